@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MB: Final = 1_000_000
 _HEADERS: Final = "verify --quiet --level headers --jobs 1"
 _READ: Final = ("verify --quiet --jobs 1", "dump --records --output ndjson --jobs 1")
-_PLAN: Final = ("reindex --jobs 1", "truncate --at-damage --jobs 1", "retain --jobs 1")
+_PLAN: Final = ("reindex --jobs 1 --ndjson", "truncate --at-damage --jobs 1 --ndjson", "retain --jobs 1 --ndjson")
 _CORES: Final = ("verify --quiet", "dump --records --output ndjson", "reindex --all")
 _SIZES: Final[dict[str, tuple[int, ...]]] = {
     "megabytes": (30, 100, 300, 1000),

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 READERS = [
     *(f"dump --records --output {form}" for form in ("ndjson", "json", "csv", "table")),
-    "verify --jobs 1",
-    "seek --offset 0",
+    "verify --jobs 1 --ndjson",
+    "seek --offset 0 --ndjson",
 ]
 RECORDS = ["dump --records --output ndjson", "dump --records --output table"]
-CHECKERS = ["verify --jobs 1", "reindex --jobs 1 --all", "checkpoint --jobs 1"]
+CHECKERS = ["verify --jobs 1 --ndjson", "reindex --jobs 1 --all --ndjson", "checkpoint --jobs 1 --ndjson"]
 PRODUCERS = 1_000_000
 LINES = 1_000_000
 LOG_BYTES = 10**9

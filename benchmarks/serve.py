@@ -1,11 +1,12 @@
 """`serve` beside a real broker on the same data: `python -m benchmarks.serve DATE [--megabytes 500] [--rounds 5]`.
 
 Parts, all of them unless `--part` names some:
-  fetch     one, four and sixteen raw clients, each with one Fetch of 1 MiB in flight, over the same topic
-  latency   the 99th percentile of a small request (ApiVersions) while four clients fetch at full speed
-  produce   Kafka's ProducerPerformance (1 KB, acks=all, idempotent) into a real broker and into `serve --read-write`;
-            with fewer than a thousand megabytes half of what is measured is the compiler of the producer's JVM
-  segments  a directory of ten thousand segments: from the start to a record of the first and of the last segment
+  fetch       one, four and sixteen raw clients, each with one Fetch of 1 MiB in flight, over the same topic
+  librdkafka  four consumers of librdkafka, each reading one partition of the same topic
+  latency     the 99th percentile of a small request (ApiVersions) while four clients fetch at full speed
+  produce     Kafka's ProducerPerformance (1 KB, acks=all, idempotent) into a real broker and into `serve --read-write`;
+              with fewer than a thousand megabytes half of what is measured is the compiler of the producer's JVM
+  segments    a directory of ten thousand segments: from the start to a record of the first and of the last segment
 
 Rounds of the two servers take turns, so that a machine that is busy meanwhile slows both. Clients are processes of
 their own. CPU seconds are those of the server. Prints tables, writes `results/DATE-serve.json`, decides nothing.
@@ -29,6 +30,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.run import RESULTS
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
@@ -58,6 +61,7 @@ USUAL: Final = {
 """Kafka's defaults, in the place of what the tests set; but the files of a deleted topic go after a second."""
 DELETED_S: Final = 2.0
 """After that they are gone."""
+PARTS: Final = ("fetch", "librdkafka", "latency", "produce", "segments")
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -133,6 +137,29 @@ def drained(address: str, clients: int, megabytes: int) -> float:
         return megabytes / (time.perf_counter() - start)
 
 
+def consume(address: str, megabytes: int, partition: int) -> None:
+    """Read that much of a partition with librdkafka, from its start on as often as needed."""
+    start = TopicPartition(TOPIC, partition, 0)
+    settings = {"bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False}
+    consumer = Consumer(settings | {"enable.partition.eof": True})
+    consumer.assign([start])
+    wanted, got = megabytes * 1_000_000, 0
+    while got < wanted:
+        messages = consumer.consume(10_000, timeout=1)
+        got += sum(len(each) for each in messages if each.error() is None)
+        if messages and messages[-1].error() is not None:  # the end of the partition
+            consumer.seek(start)
+    consumer.close()
+
+
+def consumed(address: str, clients: int, megabytes: int) -> float:
+    """MB/s of all consumers together."""
+    with multiprocessing.Pool(clients) as pool:
+        start = time.perf_counter()
+        pool.starmap(consume, [(address, megabytes // clients, number % 4) for number in range(clients)])
+        return megabytes / (time.perf_counter() - start)
+
+
 def small_requests(address: str, until: Callable[[], bool]) -> float:
     """The 99th percentile of ApiVersions in milliseconds, one after the other."""
     client = Client(address)
@@ -197,14 +224,14 @@ def tool(broker_java: list[str], *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
-def fill(java: list[str], address: str, megabytes: int) -> float:
+def fill(java: list[str], address: str, megabytes: int, compression: str = "none") -> float:
     """Produce records of 1 KB; MB/s as ProducerPerformance says."""
     output = tool(
         java,
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", TOPIC, "--num-records", str(megabytes * 1000), "--record-size", str(RECORD_BYTES)),
         *("--throughput", "-1", "--producer-props", f"bootstrap.servers={address}", "acks=all"),
-        "enable.idempotence=true",
+        *("enable.idempotence=true", f"compression.type={compression}"),
     )
     return float(re.findall(r"\(([\d.]+) MB/sec\)", output)[-1])
 
@@ -250,12 +277,12 @@ def compare(rounds: int, servers: list[Server], measure: Any) -> dict[str, Any]:
     return result | {"ratio": round(first / second, 2)}
 
 
-def measure_reads(work: Path, megabytes: int, rounds: int, parts: list[str]) -> dict[str, Any]:
+def measure_reads(work: Path, megabytes: int, rounds: int, parts: list[str], compression: str) -> dict[str, Any]:
     """Fetch throughput and latency."""
     results: dict[str, Any] = {}
     with real(work / "real") as (server, broker):
         create(broker.java_command, server.address)
-        fill(broker.java_command, server.address, megabytes)
+        fill(broker.java_command, server.address, megabytes, compression)
         copy = work / "copy"
         shutil.copytree(broker.log_dir, copy)
         with serving(copy) as ours:
@@ -264,6 +291,11 @@ def measure_reads(work: Path, megabytes: int, rounds: int, parts: list[str]) -> 
                     rounds, [ours, server], lambda address, n=clients: drained(address, n, 4 * megabytes)
                 )
                 print(clients, results[f"fetch, {clients} clients, MB/s"], flush=True)
+            if "librdkafka" in parts:
+                results[f"librdkafka, 4 consumers, {compression}, MB/s"] = compare(
+                    rounds, [ours, server], lambda address: consumed(address, 4, 4 * megabytes)
+                )
+                print(results[f"librdkafka, 4 consumers, {compression}, MB/s"], flush=True)
             if "latency" in parts:
                 results["99th percentile while four fetch, ms"] = compare(rounds, [ours, server], latency)
                 print(results["99th percentile while four fetch, ms"], flush=True)
@@ -305,9 +337,10 @@ def main() -> None:
     parser.add_argument("date")
     parser.add_argument("--megabytes", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--part", action="append", choices=("fetch", "latency", "produce", "segments"))
+    parser.add_argument("--part", action="append", choices=PARTS)
+    parser.add_argument("--compression", default="none", help="of the topic that is read")
     given = parser.parse_args()
-    parts = given.part or ["fetch", "latency", "produce", "segments"]
+    parts = given.part or list(PARTS)
     path = RESULTS / f"{given.date}-serve.json"
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as place:
@@ -319,8 +352,8 @@ def main() -> None:
             results |= measure_segments(work)
         if "produce" in parts:
             results |= measure_produce(work, given.megabytes, given.rounds)
-        if {"fetch", "latency"} & set(parts):
-            results |= measure_reads(work, given.megabytes, given.rounds, parts)
+        if {"fetch", "librdkafka", "latency"} & set(parts):
+            results |= measure_reads(work, given.megabytes, given.rounds, parts, given.compression)
     path.write_text(json.dumps(results, indent=2) + "\n")
 
 

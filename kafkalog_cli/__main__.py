@@ -4,13 +4,17 @@ This module imports almost nothing, so that Ctrl-C while click is imported has t
 the exit status of an abort, and no traceback.
 """
 
-from __future__ import annotations
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - of a checkout, which no installer has refused for an older Python
+    running = ".".join(map(str, sys.version_info[:2]))
+    sys.stderr.write(f"kafkalog needs Python 3.11 or newer; this is Python {running}\n")
+    sys.exit(3)
 
 import atexit
 import gc
 import os
 import signal
-import sys
 import threading
 import time
 from contextlib import suppress

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
+from contextlib import nullcontext
 from enum import IntEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast  # noqa: TID251 -- `--help` needs no msgspec
@@ -24,11 +25,15 @@ from kafkalog_core.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
+    from kafkalog_cli.options.short_lines import OptionLine
     from kafkalog_core.command_lines import CommandLine
+    from kafkalog_core.refusals import Refusal
 
 __all__ = [
     "EXIT_STATUS_HELP",
+    "OUTPUT_FILE",
     "Command",
     "CommandGroup",
     "Example",
@@ -36,12 +41,17 @@ __all__ = [
     "LazyGroup",
     "OptionalValue",
     "command_line",
+    "error_lines",
+    "one_line",
+    "refusal_lines",
     "status_of",
     "version",
 ]
 
 _ARGUMENTS: Final = "kafkalog.arguments"
 """Key of `click.Context.meta`: the arguments as the user typed them."""
+OUTPUT_FILE: Final = "kafkalog.output-file"
+"""Key of `click.Context.meta`: the FILE of -o; None: the result goes to standard output."""
 _SECRET: Final = re.compile("AWS_SECRET|AWS_SESSION")
 """An argument that no message repeats."""
 
@@ -80,6 +90,23 @@ def status_of(error: KafkalogError) -> ExitStatus:
         if isinstance(error, UnfinishedError | WorkerLostError | StoreLostError)
         else ExitStatus.REFUSED
     )
+
+
+def error_lines(error: KafkalogError) -> list[str]:
+    """Return the lines that say what went wrong: a sentence, and a line for each command that leads on."""
+    if error.refusal is None:
+        return [f"kafkalog: {one_line(str(error))}"]
+    return refusal_lines(error.refusal if error.path is None else error.refusal.after(f"{error.path}: "))
+
+
+def refusal_lines(refusal: Refusal) -> list[str]:
+    """Return a refusal in lines: what is unknown or in the way, and each way out, a whole command, below it."""
+    return [f"kafkalog: {one_line(refusal.headline)}", *(f"  {one_line(line)}" for line in refusal.commands)]
+
+
+def one_line(sentence: str) -> str:
+    """Return the sentence with everything escaped that does not print: a file name must not steer the terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in sentence)
 
 
 # --- options and help -------------------------------------------------------------------------------------------------
@@ -129,18 +156,33 @@ class OptionalValue(click.Option):
 
 
 class _DocumentedCommand(click.Command):
-    """A click command with the sections "Examples" and "Exit status" at the end of its help."""
+    """A click command with the sections "Examples" and "Exit status" at the end of its help.
+
+    Shared options have a short line each. own: names of shared options that mean something else in this command.
+    """
 
     def __init__(
         self,
         *arguments: Any,
         examples: Sequence[Example],
         exit_statuses: Sequence[ExitStatus],
+        own: Sequence[str] = (),
         **attributes: Any,
     ) -> None:
         super().__init__(*arguments, **attributes)
         self.examples = tuple(examples)
         self.exit_statuses = tuple(exit_statuses)
+        self.own = tuple(own)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options in full, and a line for each shared one."""
+        lines = import_module("kafkalog_cli.options.short_lines")  # on request: `kafkalog --help` needs none of it
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        records = [each.get_help_record(ctx) for each in options if not lines.is_shared(each, self.own)]
+        with formatter.section("Options"):
+            formatter.write_dl([record for record in records if record is not None])
+        title = "Shared options, which man kafkalog explains"
+        lines.write_lines(formatter, title, lines.shared_lines(options, self.own))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the two sections that every command has."""
@@ -156,11 +198,49 @@ class _DocumentedCommand(click.Command):
 
 
 class Command(_DocumentedCommand):
-    """A command of kafkalog. reads_objects: whether its paths may be those of an object store, `s3://BUCKET/PREFIX`."""
+    """A command of kafkalog.
 
-    def __init__(self, *arguments: Any, reads_objects: bool = False, **attributes: Any) -> None:
+    Args:
+        reads_objects: whether its paths may be those of an object store, `s3://BUCKET/PREFIX`.
+        lines: short lines of its own options, `OptionLine`s, for a command with so many that help would be too long;
+            the man page has the whole texts, examples and exit statuses then.
+    """
+
+    def __init__(
+        self, *arguments: Any, reads_objects: bool = False, lines: Sequence[OptionLine] = (), **attributes: Any
+    ) -> None:
         super().__init__(*arguments, **attributes)
         self.reads_objects = reads_objects
+        self.lines = tuple(lines)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the description; of a command with lines its first two paragraphs."""
+        if not self.lines:
+            super().format_help_text(ctx, formatter)
+            return
+        for paragraph in (self.help or "").split("\n\n")[:2]:
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(" ".join(paragraph.split()))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in full, or as lines."""
+        if not self.lines:
+            super().format_options(ctx, formatter)
+            return
+        lines = import_module("kafkalog_cli.options.short_lines")  # as above
+        lines.write_lines(formatter, "Options", self.lines)
+        lines.write_lines(formatter, "Shared options", lines.shared_lines(self.params, self.own))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples and exit statuses, or where they are."""
+        if self.lines:
+            formatter.write_paragraph()
+            formatter.write_text(
+                f"man {ctx.command_path.replace(' ', '-')} has the whole texts, examples, exit statuses."
+            )
+        else:
+            super().format_epilog(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Give each option with an optional value its value, then parse as click does; keep the typed arguments."""
@@ -171,16 +251,59 @@ class Command(_DocumentedCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; add its command line to the error where the system denies access to a file."""
+        """Run the command; complete the commands of an error, of which the core knows only the options."""
         if not self.reads_objects:
             _refuse_objects(ctx)
         try:
-            return super().invoke(ctx)
-        except DeniedError as error:
+            with _output_of(ctx):
+                return super().invoke(ctx)
+        except KafkalogError as error:
             line = command_line()
             if line is not None and not any(map(_SECRET.search, ctx.meta[_ARGUMENTS])):
-                error.with_command(line.with_options())
+                _complete(error, line, ctx)
             raise
+
+
+_STDOUT: Final = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
+_WRITTEN: Final = frozenset({"plan_out"})
+"""Options that name a file to write, whose type is not that of a path."""
+
+
+def _output_of(ctx: click.Context) -> AbstractContextManager[None]:
+    """Return the context in which standard output is the FILE of -o; one that changes nothing without -o."""
+    path: str | None = ctx.meta.get(OUTPUT_FILE)
+    if path is None or path in _STDOUT:  # what stdout already is must not be replaced
+        return nullcontext()
+    file = import_module("kafkalog_cli.output_file").OutputFile(path, _paths_read(ctx))  # as below
+    return cast("AbstractContextManager[None]", file.as_stdout())
+
+
+def _paths_read(ctx: click.Context) -> list[str]:
+    """Return the paths that a command is given, in arguments and options, but not the FILE of -o."""
+    named = [each for each in ctx.command.params if isinstance(each.type, click.Path) or each.name in _WRITTEN]
+    values = [ctx.params[each.name] for each in named if each.name in ctx.params]
+    return [path for value in values for path in (value if isinstance(value, tuple) else (value,)) if path is not None]
+
+
+def _complete(error: KafkalogError, line: CommandLine, ctx: click.Context) -> None:
+    """Give an error the whole commands of its ways out: the refused one with other options, or as another user."""
+    if isinstance(error, DeniedError):
+        error.with_command(line.with_options())
+    elif error.refusal is not None:
+        once = {
+            name
+            for each in ctx.command.params
+            if isinstance(each, click.Option) and not each.multiple
+            for name in each.opts
+        }
+
+        def with_options(options: str) -> str:
+            name, blank, _ = options.partition(" ")
+            replaced = line.without(name, "" if blank else None) if name in once else line
+            return replaced.with_options(options)
+
+        error.refusal = error.refusal.completed(with_options)
+        error.message = str(error.refusal)
 
 
 def _refuse_objects(ctx: click.Context) -> None:
@@ -189,11 +312,10 @@ def _refuse_objects(ctx: click.Context) -> None:
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, str) and each.startswith("s3://"):
                 place = import_module("kafkalog_core.command_lines").shell_word(each.rstrip("/"))  # as below
-                raise RefusedError(
-                    f"{ctx.command_path} needs a broker's directory on a file system of this machine; copy it with "
-                    f"`aws s3 sync {place} DIR`, and run the same command again, on DIR",
-                    path=each,
-                )
+                refusals = import_module("kafkalog_core.refusals")
+                copy = refusals.WayOut("copy it, and run the same command again, on DIR", f"aws s3 sync {place} DIR")
+                reason = f"{ctx.command_path} needs a broker's directory on a file system of this machine"
+                raise RefusedError(refusals.Refusal(reason, (copy,)), path=each)
 
 
 def command_line() -> CommandLine | None:
@@ -209,12 +331,24 @@ def command_line() -> CommandLine | None:
 class LazyGroup(click.Group):
     """A group that lists its commands without importing them.
 
-    `table` maps the name of a command to (`module:attribute`, short help).
+    Args:
+        table: maps the name of a command to (`module:attribute`, short help).
+        meant: maps words of other tools to the command lines that their users may mean.
+        sections: the names by the question that they answer, for help; empty: help has one list.
     """
 
-    def __init__(self, *arguments: Any, table: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        table: Mapping[str, tuple[str, str]],
+        meant: Mapping[str, Sequence[str]] | None = None,
+        sections: Mapping[str, Sequence[str]] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*arguments, **attributes)
         self.table = table
+        self.meant = meant or {}
+        self.sections = sections or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the command names in the order of the table."""
@@ -233,12 +367,49 @@ class LazyGroup(click.Group):
             gc.enable()
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named. Raises UsageError, with the command lines that may be meant."""
+        name = args[0]
+        if name in self.table or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        lines = self.suggestions(ctx, name)
+        if not lines:
+            raise click.UsageError(f"No such command {name!r}.", ctx)
+        rest = import_module("kafkalog_core.command_lines").shell_line(args[1:])
+        shown = "\n".join(f"  {_filled(line, rest)}" for line in lines)
+        raise click.UsageError(f"No such command {name!r}. Did you mean this?\n{shown}", ctx)
+
+    def suggestions(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the beginnings of command lines that may be meant by a word that this group does not know."""
+        root = ctx.find_root()
+        if name in self.meant:
+            return [f"{root.info_name} {line}" for line in self.meant[name]]
+        if isinstance(root.command, LazyGroup) and name in root.command.table:
+            return [f"{root.info_name} {name}"]
+        near = import_module("difflib").get_close_matches(name.lower(), self.table)
+        return [f"{ctx.command_path} {each}" for each in near]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table alone."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, short_help) for name, (_, short_help) in self.table.items()])
+        longest = max(map(len, self.table))
+        for title, names in (self.sections or {"Commands": tuple(self.table)}).items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{longest}}", self.table[name][1]) for name in names])
+
+
+def _filled(line: str, rest: str) -> str:
+    """Return a suggested command line with the arguments that were typed, the first of which may be its TEXT."""
+    head, text, tail = line.partition(" TEXT")
+    return f"{head} {rest}{tail}".rstrip() if text and rest else f"{line} {rest}".rstrip()
 
 
 class CommandGroup(_DocumentedCommand, LazyGroup):
     """A command of kafkalog that has commands of its own."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the commands."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)

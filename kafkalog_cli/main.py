@@ -7,7 +7,6 @@ more than click; every error of kafkalog ends as one sentence on stderr; a trace
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from importlib import import_module
@@ -15,7 +14,8 @@ from typing import Final, NoReturn
 
 import click
 
-from kafkalog_cli.command import ExitStatus, LazyGroup, status_of
+from kafkalog_cli.command import ExitStatus, LazyGroup, error_lines, one_line, status_of
+from kafkalog_cli.standard_streams import check_output, drop_output, open_streams
 from kafkalog_core.errors import KafkalogError
 
 __all__ = ["COMMANDS", "cli", "run"]
@@ -23,7 +23,8 @@ __all__ = ["COMMANDS", "cli", "run"]
 HELP: Final = """Read, check and repair Apache Kafka's on-disk log.
 
 kafkalog works on the files of a stopped broker: any file, a partition directory or a whole log directory. It writes
-nothing without --apply.
+nothing without --apply. Every command prints text, on a pipe too, except dump and spark sql, which write JSON lines to
+a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result to a file.
 
 \b
 Example:
@@ -32,7 +33,7 @@ Example:
 COMMANDS: Final = {
     "dump": (
         "kafkalog_cli.commands.dump:dump_command",
-        "Show batches, records, index entries and damage.",
+        "Show batches, records, index entries and damage; find a text.",
     ),
     "explain": (
         "kafkalog_cli.commands.explain:explain_command",
@@ -65,6 +66,58 @@ COMMANDS: Final = {
     "bench": ("kafkalog_cli.commands.bench:bench_command", "Measure how fast this machine reads logs."),
     "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script for a shell."),
 }
+SECTIONS: Final = {
+    "Look (what is in these files, are they sound?)": ("verify", "dump", "explain"),
+    "Find (where is a record?)": ("seek",),
+    "Forecast (what will a broker do, and why not?)": ("retain", "compact", "roll"),
+    "Repair (change the files of a stopped broker)": ("checkpoint", "reindex", "truncate", "apply", "undo"),
+    "Serve (read a dead disk with any Kafka client)": ("serve",),
+    "Cluster (many disks at once)": ("spark",),
+    "Other": ("bench", "completion"),
+}
+"""The commands by the question that they answer."""
+
+
+MEANT: Final = {
+    "cat": ("dump",),
+    "catalog": ("spark catalog",),
+    "check": ("verify",),
+    "clean": ("compact",),
+    "compare": ("spark replicas",),
+    "consumers": ("dump --records --topic __consumer_offsets", "serve"),
+    "decode": ("dump --records",),
+    "delete": ("retain",),
+    "diff": ("spark replicas",),
+    "du": ("dump --segments",),
+    "export": ("spark export", "dump --records --ndjson"),
+    "find": ("seek", "dump --contains TEXT"),
+    "fix": ("verify",),
+    "fsck": ("verify",),
+    "grep": ("dump --contains TEXT",),
+    "group": ("dump --records --topic __consumer_offsets", "serve"),
+    "groups": ("dump --records --topic __consumer_offsets", "serve"),
+    "help": ("--help",),
+    "index": ("reindex",),
+    "list": ("dump --segments",),
+    "ls": ("dump --segments",),
+    "offset": ("seek --offset N",),
+    "offsets": ("dump --segments", "dump --records --topic __consumer_offsets"),
+    "query": ("spark sql",),
+    "read": ("dump --records",),
+    "recover": ("truncate --as-broker",),
+    "repair": ("verify",),
+    "replicas": ("spark replicas",),
+    "retention": ("retain",),
+    "revert": ("undo",),
+    "rollback": ("undo",),
+    "search": ("dump --contains TEXT",),
+    "size": ("dump --segments",),
+    "sql": ("spark sql",),
+    "start": ("serve",),
+    "tail": ("dump --follow",),
+    "why": ("explain",),
+}
+"""Words that other tools have for what a command does. A word that is later a command of its own is removed here."""
 
 
 class MainGroup(LazyGroup):
@@ -75,11 +128,9 @@ class MainGroup(LazyGroup):
         try:
             status = ExitStatus(super().invoke(ctx) or ExitStatus.CLEAN)
             sys.stdout.flush()
+            check_output()
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except BrokenPipeError:
-            _forget_stdout()
-            status = ExitStatus.CLEAN
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the one place where every error ends
             status = _explain(error)
         ctx.exit(status)
@@ -87,8 +138,9 @@ class MainGroup(LazyGroup):
 
 def _explain(error: BaseException) -> ExitStatus:
     """Write one sentence about the error to stderr; return the exit status."""
+    sentence = ""
     if isinstance(error, KafkalogError):
-        sentence, status = str(error), status_of(error)
+        status = status_of(error)
     elif isinstance(error, KeyboardInterrupt):
         sentence, status = "interrupted", ExitStatus.CRASH
     elif isinstance(error, OSError) and isinstance(
@@ -101,36 +153,16 @@ def _explain(error: BaseException) -> ExitStatus:
         status = ExitStatus.REFUSED
     elif isinstance(error, OSError):
         sentence, status = f"the result could not be written: {error}", ExitStatus.CRASH
-        _forget_stdout()
+        drop_output()
     else:
         sentence = f"internal error, {type(error).__name__}: {error} (KAFKALOG_DEBUG=1 shows where)"
         status = ExitStatus.CRASH
+    lines = error_lines(error) if isinstance(error, KafkalogError) else [f"kafkalog: {one_line(sentence)}"]
     if os.environ.get("KAFKALOG_DEBUG") == "1" and not isinstance(error, KeyboardInterrupt):
         import_module("traceback").print_exception(error)
-    click.echo(f"kafkalog: {_one_line(sentence)}", err=True)
+    for line in lines:
+        click.echo(line, err=True)
     return status
-
-
-def _one_line(sentence: str) -> str:
-    """Return the sentence with everything escaped that does not print: a file name must not steer the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in sentence)
-
-
-def _forget_stdout() -> None:
-    """Redirect standard output to /dev/null: its reader has ended, and the interpreter flushes it once more at exit."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # stdout has no file, so nothing can fail
-        return
-
-
-def _buffer_stdout() -> None:
-    """Buffer standard output: under PYTHONUNBUFFERED a signal may interrupt a write in the middle of a line."""
-    raw = getattr(sys.stdout, "buffer", None)
-    if isinstance(raw, io.RawIOBase):
-        encoding, errors = sys.stdout.encoding, sys.stdout.errors
-        buffered = io.BufferedWriter(raw)
-        sys.stdout = io.TextIOWrapper(buffered, encoding=encoding, errors=errors, line_buffering=True)
 
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -150,6 +182,8 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
     name="kafkalog",
     cls=MainGroup,
     table=COMMANDS,
+    meant=MEANT,
+    sections=SECTIONS,
     help=HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit status: 0 no errors, 1 crash, 2 usage, 3 could not operate, 4 damage found.",
@@ -171,7 +205,7 @@ def run() -> int:
     if sys.__stdout__ is None:  # the caller has closed it
         click.echo("kafkalog: the result could not be written: standard output is closed", err=True)
         return ExitStatus.CRASH
-    _buffer_stdout()
+    open_streams()
     try:
         cli.main(prog_name="kafkalog")
     except SystemExit as end:
@@ -180,8 +214,6 @@ def run() -> int:
         return _explain(error)
     try:
         sys.stdout.flush()  # help and versions end without a command
-    except BrokenPipeError:
-        _forget_stdout()
     except OSError as error:
         return _explain(error)
     return status

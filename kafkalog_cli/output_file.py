@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tempfile
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Final
 
-from kafkalog_core.engine.targets import FileTarget
+from kafkalog_cli.standard_streams import check_output, stream_of
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.storage.changing.space import broker_dir_around
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.source import may
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kafkalog_core.engine.targets import Target
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["OutputFile"]
 
@@ -34,20 +34,18 @@ class OutputFile:
 
     Args:
         path: path of the file, as the user gave it; a symbolic link is followed.
-        targets: the targets of the command; nothing is written into any of them.
+        reads: paths that the command reads; nothing is written to any of them, or into it.
         is_ours: returns whether a file that begins with these bytes may be overwritten; None: any file may.
 
     Raises NotFoundError or AccessError, so that a run of hours does not end with a file that cannot be written.
     """
 
-    def __init__(
-        self, path: str, targets: Iterable[Target] = (), *, is_ours: Callable[[bytes], bool] | None = None
-    ) -> None:
+    def __init__(self, path: str, reads: Iterable[str] = (), *, is_ours: Callable[[bytes], bool] | None = None) -> None:
         self._path = path
         self._real = os.path.realpath(path)
         self._directory = os.path.dirname(self._real)
         self._check_place()
-        self._check_not_among(targets)
+        self._check_not_among(reads)
         if is_ours is not None and os.path.lexists(self._real):
             self._check_overwritten(is_ours)
 
@@ -58,16 +56,39 @@ class OutputFile:
     def fill(self, writes: Callable[[IO[bytes]], None]) -> None:
         """Write the whole file of bytes, or replace it: `writes` gets the open file. Raises AccessError."""
         try:
-            self._replace(writes)
+            with self._replaced() as file:
+                writes(file)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise AccessError(f"cannot be written: {reason}", path=self._path) from error
+            raise AccessError(f"cannot be written: {_reason_of(error)}", path=self._path) from error
 
-    def _replace(self, writes: Callable[[IO[bytes]], None]) -> None:
-        number, temporary = tempfile.mkstemp(dir=self._directory, prefix=_PREFIX, suffix=".tmp")
+    @contextmanager
+    def as_stdout(self) -> Iterator[None]:
+        """Let standard output be the file in the body. The file is complete or absent: a body that raises leaves none.
+
+        Raises AccessError if the file cannot be created.
+        """
+        before = sys.stdout
+        with self._replaced() as file:
+            sys.stdout = stream_of(file.fileno(), before.encoding, before.errors)
+            try:
+                yield
+                sys.stdout.flush()
+                check_output()
+            finally:
+                with suppress(OSError):
+                    sys.stdout.detach()
+                sys.stdout = before
+
+    @contextmanager
+    def _replaced(self) -> Iterator[IO[bytes]]:
+        """Yield the new file under another name, then give it its name; delete it if the body raises."""
+        try:
+            number, temporary = tempfile.mkstemp(dir=self._directory, prefix=_PREFIX, suffix=".tmp")
+        except OSError as error:
+            raise AccessError(f"cannot be written: {_reason_of(error)}", path=self._path) from error
         try:
             with os.fdopen(number, "wb") as file:
-                writes(file)
+                yield file
                 file.flush()
                 os.fchmod(number, self._mode())
                 os.fsync(number)
@@ -113,20 +134,23 @@ class OutputFile:
             with open(self._real, "rb") as file:
                 start = file.read(_START_BYTES)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = _reason_of(error)
             raise AccessError(f"would be overwritten, but cannot be read: {reason}", path=self._path) from error
         if start and not is_ours(start):
             raise AccessError("would be overwritten, but is not a file of kafkalog; name another file", path=self._path)
 
-    def _check_not_among(self, targets: Iterable[Target]) -> None:
+    def _check_not_among(self, reads: Iterable[str]) -> None:
         around = broker_dir_around(self._directory)
         if around is not None:
             kind = "log" if is_broker_dir(around) else "partition"
             raise AccessError(f"is in the {kind} directory {around}: {_ELSEWHERE}", path=self._path)
-        for target in targets:
-            place = os.path.realpath(target.path)
-            if isinstance(target, FileTarget):
-                if place == self._real:
-                    raise AccessError("is a file that this command reads; name another file", path=self._path)
-            elif os.path.commonpath([place, self._directory]) == place:
-                raise AccessError(f"is in {target.path}, which this command reads: {_ELSEWHERE}", path=self._path)
+        for path in reads:
+            place = os.path.realpath(path)
+            if place == self._real:
+                raise AccessError("is a file that this command reads; name another file", path=self._path)
+            if os.path.isdir(place) and os.path.commonpath([place, self._directory]) == place:
+                raise AccessError(f"is in {path}, which this command reads: {_ELSEWHERE}", path=self._path)
+
+
+def _reason_of(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

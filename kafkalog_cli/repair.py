@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from kafkalog_cli.command import ExitStatus, command_line
+from kafkalog_cli.command import ExitStatus, command_line, refusal_lines
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.details import DETAIL_OPTIONS, Detail
 from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.writers import PLANS, open_results
 from kafkalog_cli.running import clock_ms, cores, watched
@@ -24,16 +25,18 @@ from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.plan_rows import rows_of_plan
+from kafkalog_core.refusals import Refusal
 from kafkalog_core.storage.changing.journal_search import untrusted_places
 from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.locks import lock_holder, locked_dirs, unlocked_dirs
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.engine.selection import Selection
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.ops.repair.plan import Json, Plan, PlanDraft
     from kafkalog_core.ops.repair.plan_rows import PlanRows
@@ -43,7 +46,9 @@ if TYPE_CHECKING:
 __all__ = ["PlanOutput", "RepairOptions", "apply_all", "locked", "places_of_journal", "repair_options", "run_repair"]
 
 
-_HELD_BACK: Final = "not applied, because another plan of this command is refused: kafkalog applies all of them or none"
+_HELD_BACK: Final = Refusal(
+    "not applied, because another plan of this command is refused: kafkalog applies all of them or none"
+)
 
 
 def run_repair(
@@ -73,8 +78,8 @@ def run_repair(
     """
     targets = resolve_all(paths, selection)
     check_topics(SettingsRequest.from_json(options.get("kafka")).topics, targets)
-    plan_out = None if repair.plan_out is None else OutputFile(repair.plan_out, targets, is_ours=is_plan_file)
-    plan_output = PlanOutput(repair.output)
+    plan_out, detail = _plan_file(repair.plan_out, targets), repair.detail
+    plan_output = PlanOutput(repair.output, has_details=detail.shows(paths, selection), explains=detail.explains)
     with ExitStack() as stack:
         log_dirs = target_dirs(targets)
         places = [path for target in log_dirs for path in places_of(target)]
@@ -107,6 +112,11 @@ def run_repair(
     return plan_output.finish()
 
 
+def _plan_file(path: str | None, targets: Iterable[Target]) -> OutputFile | None:
+    """Return the file of --plan-out; None without it."""
+    return None if path is None else OutputFile(path, (each.path for each in targets), is_ours=is_plan_file)
+
+
 def _draft(command: str, request: PlanRequest, repair: RepairOptions, now_ms: int, progress: Progress) -> PlanDraft:
     where, keeps_undo = repair.undo_to, repair.keeps_undo
     if repair.apply:
@@ -124,7 +134,7 @@ def _discard(drafts: Iterable[PlanDraft]) -> None:
 
 
 def apply_all(drafts: list[PlanDraft], plan_output: PlanOutput, now_ms: int, progress: Progress) -> None:
-    """Apply all plans, or none if one is refused. The caller holds the locks.
+    """Apply all plans, or show all of them if one is refused. The caller holds the locks.
 
     Each draft is removed from the list before it is applied; those that remain in the list were not applied.
     """
@@ -133,8 +143,8 @@ def apply_all(drafts: list[PlanDraft], plan_output: PlanOutput, now_ms: int, pro
         for draft in drafts:
             is_held_back = draft.plan.changes and not draft.plan.obstacles
             plan_output.show_plan(replace(draft.plan, obstacles=(_HELD_BACK,)) if is_held_back else draft.plan)
-        plan_output.finish(ExitStatus.REFUSED)
-        raise RefusedError(f"{refused[0].obstacles[0]}; nothing has been changed")
+        plan_output.refuse(refused[0].obstacles[0])
+        return
     while drafts:
         draft = drafts.pop(0)
         if draft.plan.changes:
@@ -147,10 +157,12 @@ def apply_all(drafts: list[PlanDraft], plan_output: PlanOutput, now_ms: int, pro
 class PlanOutput:
     """The writer of plans, with the exit status and the summary of all of them."""
 
-    def __init__(self, output: str) -> None:
-        self._writer = open_results(PLANS, output)
+    def __init__(self, output: str, *, has_details: bool = True, explains: bool = False) -> None:
+        self._writer = open_results(PLANS, output, has_details=has_details, explains=explains)
+        self._is_text = output == "table"
         self._report = Report()
         self._is_alarming = False
+        self._refusal: Refusal | None = None
 
     def show_plan(self, plan: Plan) -> None:
         """Show a plan that is not applied."""
@@ -169,11 +181,19 @@ class PlanOutput:
         self._report.rows += sum(chunk.count for chunk in rows.chunks())
         self._writer.write(rows)
 
+    def refuse(self, refusal: Refusal) -> None:
+        """Note why a change that was asked for is not made; the plan that was shown has the refusal."""
+        self._refusal = refusal
+
     def finish(self, status: ExitStatus | None = None) -> int:
-        """Show the summary; return the exit status."""
+        """Show the summary, and for programs also the refusal, on stderr; return the exit status."""
         known = ExitStatus.DAMAGE if self._is_alarming else ExitStatus.CLEAN
-        result = int(known if status is None else status)
+        result = int(ExitStatus.REFUSED if self._refusal is not None else known if status is None else status)
         self._writer.finish(self._report.summary_row() | {"exit_status": result})
+        if self._refusal is not None:
+            refused = ["kafkalog: refused, as the result shows; nothing has been changed"]
+            for line in refused if self._is_text else refusal_lines(self._refusal.before_any_change()):
+                click.echo(line, err=True)
         return result
 
 
@@ -240,6 +260,7 @@ class RepairOptions(Struct, frozen=True, kw_only=True):
     jobs: number of processes; without --jobs the number of cores.
     asked_jobs: the number of --jobs; None: not given.
     output: the form of the result.
+    detail: how much of the plan is shown.
     """
 
     apply: bool
@@ -249,10 +270,11 @@ class RepairOptions(Struct, frozen=True, kw_only=True):
     jobs: int
     asked_jobs: int | None
     output: str
+    detail: Detail = field(default_factory=Detail)
 
 
 def repair_options(function: Decorated) -> Decorated:
-    """Add --apply, --plan-out, --undo-to, --no-undo, --jobs and --output: `repair`, a `RepairOptions`."""
+    """Add --apply, --plan-out, --undo-to, --no-undo, --details, --explain, --jobs and --output: a `RepairOptions`."""
 
     def with_repair(*arguments: object, **given: Any) -> object:
         undo_to, no_undo, asked_jobs = given.pop("undo_to"), given.pop("no_undo"), given.pop("jobs")
@@ -267,7 +289,8 @@ def repair_options(function: Decorated) -> Decorated:
             keeps_undo=not no_undo,
             jobs=asked_jobs or cores(),
             asked_jobs=asked_jobs,
-            output=common.chosen_output(given.pop("output")),
+            output=given.pop("output"),
+            detail=Detail(is_asked=given.pop("details"), explains=given.pop("explain")),
         )
         return function(*arguments, repair=repair, **given)
 
@@ -305,6 +328,7 @@ _OPTIONS = (
             "intent, with the same command again."
         ),
     ),
+    *DETAIL_OPTIONS,
     common.jobs_option,
     common.output_option,
 )

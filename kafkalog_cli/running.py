@@ -193,11 +193,15 @@ def early_end(writer: _Finishing, report: Report) -> Iterator[None]:
         yield
     except Stopped:
         unfinished = {"unfinished_bytes": report.unfinished_bytes}  # not a column: only the last line shows it
-        writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)} | unfinished)
+        with suppress(BrokenPipeError):  # the interrupt is what ended it
+            writer.finish(
+                report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)} | unfinished
+            )
         raise
     except KafkalogError as error:
         if report.rows and not (isinstance(error, WorkerLostError) and error.wrote_rows):
-            writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
+            with suppress(BrokenPipeError):
+                writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
         raise
 
 

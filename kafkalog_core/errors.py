@@ -6,7 +6,10 @@ a caller can read. Damage in a log is not an error: `storage.scan` catches `Form
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkalog_core.refusals import Refusal
 
 __all__ = [
     "AccessError",
@@ -35,11 +38,15 @@ __all__ = [
 
 
 class KafkalogError(Exception):
-    """The root of all errors of kafkalog. `path` is that of the affected file, if there is one."""
+    """The root of all errors of kafkalog. `path` is that of the affected file, if there is one.
 
-    def __init__(self, message: str, *, path: str | None = None) -> None:
+    `refusal` is the message with its ways out, which the CLI shows a line each; None: the message is a sentence.
+    """
+
+    def __init__(self, message: str | Refusal, *, path: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = str(message)
+        self.refusal = None if isinstance(message, str) else message
         self.path = path
 
     def __str__(self) -> str:

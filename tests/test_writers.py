@@ -34,7 +34,6 @@ WRITERS: Final = {
     "kafkalog_cli/commands/bench.py": "a log of its own in a temporary directory",
     "kafkalog_cli/render/serve_table.py": "the terminal that stderr is",
     "kafkalog_cli/__main__.py": "the terminal, when a run is interrupted",
-    "kafkalog_cli/main.py": "/dev/null, in place of a standard output that is closed",
 }
 _OS: Final = re.compile(
     "O_APPEND|O_CREAT|O_RDWR|O_TMPFILE|O_TRUNC|O_WRONLY|chflags|copy_file_range|f?chmod|[fl]?chown|fdatasync|fsync|"

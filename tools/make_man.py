@@ -13,10 +13,11 @@ import click
 
 from kafkalog_cli.command import EXIT_STATUS_HELP, Command, CommandGroup, ExitStatus, LazyGroup
 from kafkalog_cli.main import COMMANDS, cli
+from kafkalog_cli.options.short_lines import SHARED, is_shared, shared_lines
 from tools import reference_pages, roff
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["MAN", "pages"]
 
@@ -59,6 +60,7 @@ def _main_page() -> str:
         text += roff.section("description", body)
         text += roff.section("commands", _commands("kafkalog", COMMANDS))
         text += roff.section("options", _options(cli, context))
+        text += roff.section("shared options", _shared(context))
     text += _exit_statuses(tuple(ExitStatus))
     text += roff.section(
         "environment", "".join(roff.tagged(roff.bold(name), meaning) for name, meaning in ENVIRONMENT.items())
@@ -74,7 +76,11 @@ def _command_page(full_name: str, short_help: str, command: Command | CommandGro
     below = command.table if isinstance(command, LazyGroup) else {}
     if below:
         text += roff.section("commands", _commands(full_name, below))
-    text += roff.section("options", _options(command, context))
+    text += roff.section("options", _options(command, context, command.own))
+    shared = shared_lines(command.get_params(context), command.own)
+    if shared:
+        lines = "".join(roff.tagged(roff.bold(each.syntax), each.text) for each in shared)
+        text += roff.section("shared options", roff.paragraph("kafkalog(1) explains them.") + lines)
     text += _exit_statuses(command.exit_statuses)
     text += roff.section("examples", "".join(roff.example(item.purpose, item.line) for item in command.examples))
     parent = _page_of(full_name.rpartition(" ")[0])
@@ -97,10 +103,34 @@ def _paragraphs(text: str) -> str:
     return "".join(roff.paragraph(block) for block in text.split("\n\n") if block.strip())
 
 
-def _options(command: click.Command, context: click.Context) -> str:
+def _options(command: click.Command, context: click.Context, own: Sequence[str] = ()) -> str:
+    """The options that are the command's own, with their whole texts."""
     parameters = [parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option)]
-    records = [parameter.get_help_record(context) for parameter in parameters]
+    records = [each.get_help_record(context) for each in parameters if not is_shared(each, own)]
     return "".join(roff.tagged(roff.bold(record[0]), record[1]) for record in records if record is not None)
+
+
+def _shared(context: click.Context) -> str:
+    """The whole text of each shared option: of the command that says most about it."""
+    texts: dict[str, tuple[str, str]] = {}
+    for command, below in _commands_below(cli, context):
+        for option in command.get_params(below):
+            if isinstance(option, click.Option) and is_shared(option, command.own):
+                record = option.get_help_record(below)
+                name = next(each.names[0] for each in SHARED if each.names[0] in option.opts)
+                if record is not None and len(record[1]) > len(texts.get(name, ("", ""))[1]):
+                    texts[name] = record
+    return "".join(roff.tagged(roff.bold(texts[each.names[0]][0]), texts[each.names[0]][1]) for each in SHARED)
+
+
+def _commands_below(group: LazyGroup, context: click.Context) -> Iterator[tuple[Command | CommandGroup, click.Context]]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, Command | CommandGroup):
+            below = click.Context(command, info_name=name, parent=context)
+            yield command, below
+            if isinstance(command, LazyGroup):
+                yield from _commands_below(command, below)
 
 
 def _exit_statuses(statuses: tuple[ExitStatus, ...]) -> str:

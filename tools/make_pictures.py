@@ -28,7 +28,6 @@ __all__ = ["PICTURE", "terminal"]
 
 PICTURE: Final = ROOT / "docs" / "verify-terminal.svg"
 COMMAND: Final = "kafkalog verify fixtures/damaged"
-TO_A_PIPE: Final = ("--output", "table")  # the default on a terminal
 COLUMNS: Final = 116  # no line of the table or of the summary is wider
 ON_A_TERMINAL: Final = {"COLUMNS": str(COLUMNS), "TTY_COMPATIBLE": "1", "TERM": "xterm-256color", "NO_COLOR": ""}
 """Variables that make rich write the colours of a terminal into a pipe."""
@@ -82,7 +81,7 @@ def terminal() -> str:
 
 def _printed() -> str:
     """Return what the command prints on a terminal, with its escape sequences."""
-    run_it = [sys.executable, "-m", "kafkalog_cli", *arguments_of(COMMAND), *TO_A_PIPE]
+    run_it = [sys.executable, "-m", "kafkalog_cli", *arguments_of(COMMAND)]
     variables = environment() | ON_A_TERMINAL
     done = subprocess.run(
         run_it, cwd=ROOT, env=variables, capture_output=True, text=True, encoding="utf-8", check=False

@@ -15,8 +15,9 @@ from kafkalog_cli.running import clock_ms, cores, watched
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import FieldError, RefusedError
 from kafkalog_core.ops.planners import is_of_plan, make_plan, parse_plans
-from kafkalog_core.ops.repair.apply import check_drift, replan_advice, resume, rows_of_resumed
+from kafkalog_core.ops.repair.apply import check_drift, replan, resume, rows_of_resumed
 from kafkalog_core.ops.repair.undo import scope_of
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.journal_search import leading_directory, undo_command
 from kafkalog_core.storage.changing.writer import SUPERUSER, Disk
 from kafkalog_core.storage.source import open_error
@@ -57,7 +58,7 @@ EXAMPLES = (
 )
 @common.jobs_option
 @common.output_option
-def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int | None, output: str | None) -> int:
+def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int | None, output: str) -> int:
     """Apply a plan.
 
     FILE is a plan that a repair command wrote with --plan-out. kafkalog reads the disk and makes the plan again; it
@@ -66,7 +67,7 @@ def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int |
     """
     if also and not is_resume:
         raise click.UsageError("give one FILE; several directories are only for --resume")
-    plan_output = PlanOutput(common.chosen_output(output))
+    plan_output = PlanOutput(output)
     if os.path.isdir(path):
         if not is_resume:
             raise click.UsageError(f"{path} is a directory; name a plan, or add --resume to finish an interrupted run")
@@ -98,11 +99,9 @@ def _check_owner(path: str, owner: int) -> None:
     trusted = {str(SUPERUSER), os.environ.get("SUDO_UID")}
     if os.geteuid() == SUPERUSER and str(owner) not in trusted:
         name = shell_path(path)
-        raise RefusedError(
-            f"belongs to user {owner}, who would decide what root changes; nothing has been changed. Read the plan; "
-            f"if it is right: chown root {name} && kafkalog apply {name}",
-            path=path,
-        )
+        take = WayOut("read the plan, and if it is right, take it", f"chown root {name} && kafkalog apply {name}")
+        reason = f"belongs to user {owner}, who would decide what root changes"
+        raise RefusedError(Refusal(reason, (take,)).before_any_change(), path=path)
 
 
 def _planned(stored: StoredPlan, jobs: int, progress: Progress) -> PlanDraft:
@@ -116,11 +115,9 @@ def _planned(stored: StoredPlan, jobs: int, progress: Progress) -> PlanDraft:
             progress=progress,
         )
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-        raise RefusedError(
-            f"the plan has options that kafkalog {stored.command} does not have; nothing has been changed. "
-            f"{replan_advice(stored.command_line)}",
-            path=stored.root,
-        ) from error
+        reason = f"the plan has options that kafkalog {stored.command} does not have"
+        refusal = Refusal(reason, (replan(stored.command_line),)).before_any_change()
+        raise RefusedError(refusal, path=stored.root) from error
 
 
 def _carry_out(plans: Sequence[StoredPlan], plan_output: PlanOutput, progress: Progress, jobs: int) -> None:
@@ -162,9 +159,7 @@ def _resume_plan(plan: StoredPlan, also: Sequence[str], plan_output: PlanOutput)
 
 def _finish(journal: Journal, plan_output: PlanOutput) -> None:
     if journal.state == "undoing":
-        raise RefusedError(
-            f"the undo of {journal.run} was interrupted. To finish it: "
-            f"{undo_command(leading_directory(journal), journal)}",
-            path=journal.layout.root,
-        )
+        finish = WayOut("finish it", undo_command(leading_directory(journal), journal))
+        reason = f"the undo of {journal.run} was interrupted"
+        raise RefusedError(Refusal(reason, (finish,)), path=journal.layout.root)
     plan_output.show(rows_of_resumed(journal.layout.root, resume(journal, Disk())))

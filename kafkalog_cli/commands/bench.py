@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.options import common
 from kafkalog_core import kernels
 from kafkalog_core.engine.targets import FileTarget, resolve
 from kafkalog_core.errors import AccessError, UnknownFileError
@@ -68,13 +69,12 @@ class Figure(NamedTuple):
 @click.command(
     name="bench",
     cls=Command,
+    own=("--output",),
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
 )
 @click.argument("file", required=False, type=click.Path())
-@click.option(
-    "--output", type=click.Choice(("table", "json")), default="table", show_default=True, help="Form of the result."
-)
+@common.output_forms("table", "json", "ndjson")
 def bench_command(file: str | None, output: str) -> int:
     """Measure how fast this machine reads logs.
 
@@ -87,6 +87,10 @@ def bench_command(file: str | None, output: str) -> int:
     figures = _of_file(file) if file else _of_seeded_logs()
     if output == "json":
         click.echo(json.dumps([_as_object(figure) for figure in figures], indent=1))
+        return ExitStatus.CLEAN
+    if output == "ndjson":
+        for figure in figures:
+            click.echo(json.dumps(_as_object(figure)))
         return ExitStatus.CLEAN
     click.echo(HEADING)
     for figure in figures:

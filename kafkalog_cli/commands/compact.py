@@ -80,8 +80,10 @@ def compact_command(
 ) -> int:
     """Forecast what a broker's log cleaner does to compacted topics, record by record.
 
-    For each partition: whether it would be cleaned now and why, what holds the cleaner back, how much a clean would
-    save, which records are kept or removed and why, and the largest keys. The rules are those of the release. Nothing
+    For each partition: whether it would be cleaned now and why, what holds the cleaner back (of an open transaction its
+    transactional id, and what a clean saves once it has ended), and how much a clean would save. For a partition that
+    is named, and with --details, also which records are kept or removed and why, the segments, and the largest keys.
+    The rules are those of the release. Nothing
     is changed without --apply, which cleans in place, with undo, or with --to into a new directory. After a clean in
     place the undo journal holds the old segments until kafkalog undo --prune. Records that a clean removes are not a
     loss: the exit status is 0.
@@ -110,12 +112,15 @@ def compact_command(
         jobs=repair.jobs,
         max_batch_bytes=given["max_batch_bytes"],
         command_line=command_line(),
+        asks_after_transactions=repair.output == "table",
     )
     to = None if given["to"] is None else os.path.abspath(given["to"])
+    detail = repair.detail
+    writer = open_results(
+        COMPACTIONS, repair.output, has_details=detail.shows(paths, selection), explains=detail.explains
+    )
     with watched() as progress:
-        return write_compactions(
-            open_results(COMPACTIONS, repair.output), _forecasts(asked, to, report, progress), to, report
-        )
+        return write_compactions(writer, _forecasts(asked, to, report, progress), to, report)
 
 
 def _plan_options(request: SettingsRequest, given: dict[str, Any]) -> dict[str, Any]:

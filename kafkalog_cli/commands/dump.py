@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,26 +12,32 @@ from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.options.reading import input_storage_option, reading_options
+from kafkalog_cli.options.short_lines import OptionLine
 from kafkalog_cli.render.cells import safe_text
-from kafkalog_cli.render.progress import open_progress
+from kafkalog_cli.render.progress import end_progress, open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
 from kafkalog_cli.running import Interruption, StoppableProgress, cores, early_end, warn_of_interpreted
+from kafkalog_cli.standard_streams import ReaderGoneError, ends_with_reader
 from kafkalog_core.engine.report import Report
-from kafkalog_core.engine.targets import FileTarget, resolve, same_partitions
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget, resolve, same_partitions
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.format.names import LOG_KINDS
+from kafkalog_core.format.names import LOG_KINDS, DirectoryState
 from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.output import tables
 from kafkalog_core.storage.paths import is_object
+from kafkalog_core.structs import replace
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.selection import Selection
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.output.tables import Table
+    from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = ["dump_command"]
 
@@ -55,9 +61,47 @@ EXAMPLES = (
     Example("kafkalog dump --segments --files --output json /var/lib/kafka", "A census of a whole log directory"),
     Example("kafkalog dump --records --resync broken.log", "Records after damage too"),
 )
+LINES: Final = (
+    OptionLine(("--segments", "--batches", "--records"), "--segments, --batches, --records", "a row for each of these"),
+    OptionLine(("--files",), "--files", "also indexes, snapshots, checkpoints"),
+    OptionLine(("--offsets",), "--offsets A..B", "both included; also A.. or ..B or A"),
+    OptionLine(("--positions",), "--positions A..B", "batches at these bytes of their file"),
+    OptionLine(("--times",), "--times A..B", "ISO 8601 (UTC), or ms since 1970"),
+    OptionLine(("--key", "--key-hex", "--key-regex"), "--key, --key-hex, --key-regex", "only records with this key"),
+    OptionLine(
+        ("--value", "--value-hex", "--value-regex"),
+        "--value, --value-hex, --value-regex",
+        "only records with this value",
+    ),
+    OptionLine(("--header",), "--header KEY[=VALUE]", "only records with this header"),
+    OptionLine(("--contains",), "--contains TEXT", "TEXT in key, value or headers"),
+    OptionLine(("--ignore-case", "--invert"), "--ignore-case, --invert", "letters of either case; the others"),
+    OptionLine(("--producer-id", "--codec"), "--producer-id ID, --codec CODEC", "only such batches"),
+    OptionLine(
+        ("--transactional", "--control"), "--[no-]transactional, --[no-]control", "only such batches, or no such"
+    ),
+    OptionLine(("--committed",), "--committed[=high-watermark]", "what a read_committed consumer gets"),
+    OptionLine(("--limit", "--max-count"), "--limit N, --max-count N", "N rows in all, N records a partition"),
+    OptionLine(("--before", "--after"), "--before N, --after N", "also N records around each"),
+    OptionLine(("--count", "--stats"), "--count, --stats", "how many, or statistics, not rows"),
+    OptionLine(("--newest-first",), "--newest-first", "highest offsets first"),
+    OptionLine(("--resync",), "--resync", "also what is after damage, marked"),
+    OptionLine(("--follow", "--poll-ms"), "--follow, --poll-ms MS", "go on as the log grows"),
+    OptionLine(("--path",), "--path", "show paths of files"),
+    OptionLine(("--jobs",), "--jobs N", "processes that read  [default: cores]"),
+)
+"""Short lines for --help; a test holds them to the options below, and the help to two screens."""
 
 
-@click.command(name="dump", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(
+    name="dump",
+    cls=Command,
+    reads_objects=True,
+    lines=LINES,
+    own=("--jobs",),
+    examples=EXAMPLES,
+    exit_statuses=tuple(ExitStatus),
+)
 @common.targets_argument
 @click.option("--segments", "level", flag_value="segments", help="One row for each segment.")
 @click.option("--batches", "level", flag_value="batches", help="One row for each batch. This is the default for logs.")
@@ -168,16 +212,20 @@ EXAMPLES = (
 )
 @reading_options
 @input_storage_option
-@common.output_options
+@common.row_options
 def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
     """Show the contents of Kafka's files: batches, records, index entries, damage.
 
-    PATH is a file of any kind, a partition directory, a log directory or a glob of them, also in an object store:
-    s3://BUCKET/PREFIX. Damage never ends the dump: it
-    is reported as a row, and the exit status is 4. The exit status is 3 if one of several PATHs cannot be read; the
-    others are shown nevertheless.
+    PATH is a file, a partition, a log directory or a glob, also s3://BUCKET/PREFIX. In a table "3/0 #12" is producer id
+    3, producer epoch 0, sequence 12; ABORTED, OPEN: read_committed consumers do not get it.
+
+    Damage never ends the dump: it is reported as a row, and the exit status is 4. The exit status is 3 if one of
+    several PATHs cannot be read; the others are shown nevertheless.
+
+    The columns of a table that an option asks for are kept on a narrow terminal: with --offsets the leader epoch, the
+    producer and the time, with --codec the codec. A line below the table names the columns that have no room.
     """
-    output = common.chosen_output(given.pop("output"))
+    output: str = given.pop("output")
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}
     given["level"] = _level(given["level"], filters, given)
     given["kafka"] = None if given["kafka"] is None else parse_release(given["kafka"])
@@ -194,10 +242,15 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     request = DumpRequest(targets=targets, filters=filters, **given)
     warn_of_interpreted()
     with (
+        ends_with_reader(),
         Interruption() as interruption,
         open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress,
     ):
-        settings = RowSettings(tables=row_types(request), **settings_of)
+        settings = RowSettings(tables=row_types(request), kept=_asked_columns(filters), **settings_of)
+        if output == "table" and not is_following:
+            from kafkalog_core.kafka.sim.outcomes import LogOutcomes  # noqa: PLC0415 -- for a table alone
+
+            settings = replace(settings, transactions=LogOutcomes(targets), notes=_notes(targets))
         writer, stoppable = open_writer(output, settings), StoppableProgress(progress, interruption)
         is_shared = jobs > 1 and not is_following and not is_in_store and request.comes_batch_by_batch
         going_on = writer_going_on(output, settings) if is_shared else None
@@ -218,16 +271,62 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
                 from kafkalog_core.ops.dump import parallel  # noqa: PLC0415 - most dumps take less time than its import
 
                 to = parallel.RowOutput(descriptor, writer, sys.stdout.flush, going_on, _warn)
-                parallel.dump_in_parallel(request, report, stoppable, to, jobs=jobs)
+                try:
+                    parallel.dump_in_parallel(request, report, stoppable, to, jobs=jobs)
+                except BrokenPipeError as error:  # of standard output, to whose descriptor parallel rows are written
+                    raise ReaderGoneError from error
             else:
                 for chunk in chunks:
                     writer.write(chunk)
-    writer.finish(report.summary_row())
+        end_progress()
+        writer.finish(report.summary_row())
     return int(report.exit_status)
 
 
 def _warn(text: str) -> None:
     click.echo(f"kafkalog: warning: {text}", err=True)
+
+
+_OF_PRODUCERS: Final = frozenset({"producer", "notes"})
+_ASKED: Final[dict[str, frozenset[str]]] = {
+    "offsets": frozenset({"offset", "epoch", "producer", "time (UTC)", "max time (UTC)"}),
+    "positions": frozenset({"position", "batch at"}),
+    "times_ms": frozenset({"time (UTC)", "max time (UTC)"}),
+    "headers": frozenset({"headers"}),
+    "contains": frozenset({"headers"}),
+    "producer_id": _OF_PRODUCERS,
+    "transactional": _OF_PRODUCERS,
+    "control": _OF_PRODUCERS,
+    "codec": frozenset({"codec"}),
+}
+"""Columns that a narrow table keeps for each filter: what it is about, and for offsets who wrote there, and when."""
+
+
+def _asked_columns(filters: Filters) -> frozenset[str]:
+    unset = Filters()
+    given = (name for name in _ASKED if getattr(filters, name) != getattr(unset, name))
+    return frozenset[str]().union(*(_ASKED[name] for name in given))
+
+
+_ASIDE: Final = {
+    DirectoryState.DELETE: "a broker was deleting this partition",
+    DirectoryState.STRAY: "a broker has moved this partition aside as stray",
+    DirectoryState.FUTURE: "a copy that a broker was moving here from another log directory",
+}
+
+
+def _notes(targets: Sequence[Target]) -> tuple[str, ...]:
+    """Return a sentence about each directory that is not the partition that a broker serves."""
+    names = [place.name for target in targets for place in _places(target)]
+    notes = [f"{name.raw}: {_ASIDE[name.state]}" for name in names if name.state in _ASIDE]
+    more = len(notes) - ALIKE_SHOWN
+    return (*notes[:ALIKE_SHOWN], *([f"and {count_of(more, 'more such directory')}"] if more > 0 else []))
+
+
+def _places(target: Target) -> tuple[PartitionPath, ...]:
+    if isinstance(target, LogDirTarget):
+        return target.partitions
+    return () if isinstance(target, FileTarget) else (target.place,)
 
 
 def _check_together(given: dict[str, Any], filters: Filters) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import shutil
 import sys
 import textwrap
 from typing import TYPE_CHECKING, BinaryIO, Final, TextIO, cast
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TextIO, cast
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.options import common
 from kafkalog_cli.render.cells import safe_text
+from kafkalog_cli.render.grid import line_width
 from kafkalog_cli.render.summary import command_text
 from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_core.engine.report import Report
@@ -65,6 +66,7 @@ _GZIP: Final = b"\x1f\x8b"
 @click.command(
     name="explain",
     cls=Command,
+    own=("--output",),
     help=_HELP,
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
@@ -76,13 +78,7 @@ _GZIP: Final = b"\x1f\x8b"
     type=click.Path(readable=False, allow_dash=True),
     help="Read a whole log of a broker, plain or gzip; - is standard input.",
 )
-@click.option(
-    "--output",
-    type=click.Choice(("table", "json", "ndjson", "csv")),
-    default="table",
-    show_default=True,
-    help="Form of the result.",
-)
+@common.output_option
 def explain_command(words: tuple[str, ...], log: str | None, output: str) -> int:
     """Run `kafkalog explain`; return the exit status. Its help is `_HELP`."""
     text = " ".join(words)
@@ -275,4 +271,4 @@ def _labelled(label: str, text: str) -> list[str]:
 
 
 def _width() -> int:
-    return min(shutil.get_terminal_size().columns, MAX_WIDTH)
+    return min(line_width(), MAX_WIDTH) if sys.stdout.isatty() else line_width()

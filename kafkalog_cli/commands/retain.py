@@ -78,9 +78,11 @@ def retain_command(
 ) -> int:
     """Forecast what a broker's retention would delete, when, and what keeps the rest, from the files alone.
 
-    PATH is a log directory or a partition directory. For each segment the output shows the verdict, the rule that
-    decided it, the values that were compared, and the time at which it becomes due. A retention check deletes from the
-    oldest segment on and stops at the first segment that it keeps, so one segment can hold back many.
+    PATH is a log directory or a partition directory. The output begins with the verdict; a line for each partition
+    follows, and the record for which segments wait that are due. For a partition that is named, and with --details,
+    each segment is shown with its rule, the values that were compared, and the time at which it becomes due. A
+    retention check deletes from the oldest segment on and stops at the first segment that it keeps, so one segment can
+    hold back many.
 
     Nothing is changed. With --apply, kafkalog deletes what a broker would delete at its first check; kafkalog undo
     restores it. With --plan-out, --undo-to or --no-undo but without --apply, the output is the plan for that instead of
@@ -106,8 +108,16 @@ def retain_command(
         return run_repair("retain", paths, selection, options_of_plan, repair, now_ms=now_ms)
     check_until(given["until"], now_ms)
     requests = requests_of(resolve_all(list(paths), selection), request, now_ms, given, jobs=repair.asked_jobs or 1)
+    detail = repair.detail
+    writer = open_results(
+        RETENTION,
+        repair.output,
+        given["until"],
+        has_details=detail.shows(paths, selection),
+        explains=detail.explains,
+    )
     with watched() as progress:
-        return write_retention(open_results(RETENTION, repair.output, given["until"]), _forecasts(requests, progress))
+        return write_retention(writer, _forecasts(requests, progress))
 
 
 def _forecasts(

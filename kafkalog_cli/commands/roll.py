@@ -10,6 +10,7 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.details import detail_options
 from kafkalog_cli.options.kafka import kafka_options, setting_options
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import ROLLS, open_results
@@ -18,6 +19,7 @@ from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.roll.roll import RollRequest, roll
 
 if TYPE_CHECKING:
+    from kafkalog_cli.options.details import Detail
     from kafkalog_core.engine.selection import Selection
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 
@@ -36,7 +38,7 @@ EXAMPLES = (
 )
 
 
-@click.command(name="roll", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="roll", cls=Command, own=("--apply",), examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @setting_options(
     segment_bytes="Maximum size of a segment's log, in bytes. Kafka 4 accepts nothing below 1 MiB; for less, set "
@@ -67,8 +69,11 @@ EXAMPLES = (
 @common.limit_options
 @common.jobs_option
 @reading_options
+@detail_options
 @common.output_option
-def roll_command(paths: tuple[str, ...], selection: Selection, request: SettingsRequest, **given: Any) -> int:
+def roll_command(
+    paths: tuple[str, ...], selection: Selection, request: SettingsRequest, detail: Detail, **given: Any
+) -> int:
     """Show where logs would have rolled, by the append rules of the release.
 
     Each batch counts as one append by the leader (in reality a follower's fetch, and a produce request of magic 0 or 1,
@@ -93,6 +98,7 @@ def roll_command(paths: tuple[str, ...], selection: Selection, request: Settings
         jobs=given["jobs"] or cores(),
         max_batch_bytes=given["max_batch_bytes"],
     )
-    writer = open_results(ROLLS, common.chosen_output(given["output"]))
+    has_details = detail.shows(paths, selection)
+    writer = open_results(ROLLS, given["output"], has_details=has_details, explains=detail.explains)
     with watched() as progress:
         return write_results(writer, roll(asked, report, progress), report)

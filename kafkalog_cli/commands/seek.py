@@ -61,7 +61,9 @@ def parse_before(text: str) -> int:
     return int(text) if _BEFORE.fullmatch(text.strip()) else common.parse_time_ms(text)
 
 
-@click.command(name="seek", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(
+    name="seek", cls=Command, own=("--explain",), reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus)
+)
 @common.targets_argument
 @click.option(
     "--offset",
@@ -156,9 +158,7 @@ def seek_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
         max_batch_bytes=given["max_batch_bytes"],
     )
     shown = (tables.SEEK, tables.FETCH, tables.BATCH) if request.read_bytes is not None else (tables.SEEK,)
-    writer = open_writer(
-        common.chosen_output(given["output"]), RowSettings(tables=(*shown, tables.DAMAGE, tables.FINDING))
-    )
+    writer = open_writer(given["output"], RowSettings(tables=(*shown, tables.DAMAGE, tables.FINDING)))
     return _write_all(writer, request)
 
 

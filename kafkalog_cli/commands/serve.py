@@ -70,6 +70,7 @@ def parse_seconds(text: str) -> float:
 @click.command(
     name="serve",
     cls=Command,
+    own=("--set",),
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
 )

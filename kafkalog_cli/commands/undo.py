@@ -36,6 +36,7 @@ EXAMPLES = (
 @click.command(
     name="undo",
     cls=Command,
+    own=("--apply",),
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
 )
@@ -67,7 +68,7 @@ def undo_command(
     run: str | None,
     is_partial: bool,
     is_apply: bool,
-    output: str | None,
+    output: str,
 ) -> int:
     """Undo changes that kafkalog has made: bytes, owner, permissions and modification times.
 
@@ -85,7 +86,7 @@ def undo_command(
         raise click.UsageError("--list only lists journals; leave out --prune, --partial, --run and --apply")
     if is_prune and is_partial:
         raise click.UsageError("--prune only deletes journals; leave out --partial")
-    plan_output = PlanOutput(common.chosen_output(output))
+    plan_output = PlanOutput(output)
     if is_list:
         plan_output.show(rows_of_list(scope_of(directory, also)))
         return plan_output.finish()
@@ -110,7 +111,7 @@ def _check_trust(journal: Journal) -> None:
     """Raise RefusedError before a lock is taken in a directory that only a journal names."""
     problem = trust_problem(journal)
     if problem is not None and journal.state not in {"undone", "pruning"}:
-        raise RefusedError(f"{problem}; nothing has been changed")
+        raise RefusedError(problem.before_any_change())
 
 
 def _undo(scope: Scope, run: str | None, plan_output: PlanOutput, *, is_partial: bool, is_apply: bool) -> int:
@@ -120,8 +121,7 @@ def _undo(scope: Scope, run: str | None, plan_output: PlanOutput, *, is_partial:
         apply_undo(plan, Disk())
     plan_output.show(rows_of_undo(plan, is_done=is_done))
     if is_apply and not is_done:
-        plan_output.finish(ExitStatus.REFUSED)
-        raise RefusedError(refusal_of(plan))
+        plan_output.refuse(refusal_of(plan))
     return plan_output.finish(ExitStatus.REFUSED if is_done and plan.left else None)
 
 

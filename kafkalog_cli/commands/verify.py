@@ -111,7 +111,7 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
         kafka=given["request"],
     )
     warn_of_interpreted()
-    output = "quiet" if given["quiet"] else common.chosen_output(given["output"])
+    output = "quiet" if given["quiet"] else given["output"]
     with ExitStack() as stack:
         state = _open_state(given["resume"], request, report, stack)
         facts = _run_facts(paths, selection, request, report)
@@ -151,7 +151,9 @@ def _open_page(
     """Return the writer of the HTML report; `None` without --report."""
     if path is None:
         return None
-    return open_results(VERDICTS, "html", OutputFile(path, request.targets, is_ours=_is_page), facts)
+    return open_results(
+        VERDICTS, "html", OutputFile(path, (each.path for each in request.targets), is_ours=_is_page), facts
+    )
 
 
 def _is_page(start: bytes) -> bool:
@@ -189,7 +191,7 @@ class StateFile:
     def __init__(self, path: str, request: VerifyRequest, report: Report, version: str) -> None:
         self._report = report
         self._path = path
-        self._out = OutputFile(path, request.targets)
+        self._out = OutputFile(path, (each.path for each in request.targets))
         self._head = head_line(request, version)
         self._entries: dict[str, list[_Entry]] = {}
         self._file: IO[bytes] | None = None

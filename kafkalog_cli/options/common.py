@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
+from kafkalog_cli.command import OUTPUT_FILE
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_core.engine import selection
 from kafkalog_core.engine.selection import Selection
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "OPEN",
     "Range",
-    "chosen_output",
     "command_line_bytes",
     "content_options",
     "filter_options",
@@ -37,8 +37,8 @@ __all__ = [
     "level_option",
     "limit_options",
     "option_type",
+    "output_forms",
     "output_option",
-    "output_options",
     "parse_header",
     "parse_hex",
     "parse_pattern",
@@ -48,6 +48,7 @@ __all__ = [
     "parse_times",
     "resolve_all",
     "resolve_readable",
+    "row_options",
     "selection_options",
     "stacked",
     "targets_argument",
@@ -337,11 +338,43 @@ def limit_options(function: Decorated) -> Decorated:
     )(function)
 
 
-output_option = click.option(
-    "--output",
-    type=click.Choice(OUTPUTS),
-    help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object per line]",
-)
+def _note_output_file(ctx: click.Context, parameter: click.Parameter, path: str | None) -> None:
+    """Keep the FILE of -o for `Command.invoke`: no command knows where its standard output leads."""
+    del parameter
+    ctx.meta[OUTPUT_FILE] = path
+
+
+def _form_options(default: str | None, help_of_default: str, forms: Sequence[str]) -> Callable[[Decorated], Decorated]:
+    """Return what adds --output, --ndjson and -o, with the form that is chosen without the first two."""
+    return stacked(
+        click.option(
+            "--output",
+            type=click.Choice(tuple(forms)),
+            default=default,
+            help=f"Form of the result.  [default: {help_of_default}]",
+        ),
+        click.option(
+            "--ndjson", "output", flag_value="ndjson", help="Short for --output ndjson: a JSON object a line."
+        ),
+        click.option(
+            "-o",
+            "output_file",
+            metavar="FILE",
+            expose_value=False,
+            callback=_note_output_file,
+            help="Write the result to FILE, which appears or is replaced when the result is complete.",
+        ),
+    )
+
+
+def output_forms(*forms: str) -> Callable[[Decorated], Decorated]:
+    """Return what adds --output, --ndjson and -o to a report; it is text, on a pipe too. The command gets `output`."""
+    return _form_options("table", "table: text, on a pipe too", forms)
+
+
+output_option = output_forms(*OUTPUTS)
+
+
 _BYTES = click.option(
     "--bytes",
     "bytes_mode",
@@ -355,9 +388,18 @@ _BYTES = click.option(
 )
 
 
-def output_options(function: Decorated) -> Decorated:
-    """Add --output and --bytes, for a command whose rows have keys and values."""
-    return output_option(_BYTES(function))
+def row_options(function: Decorated) -> Decorated:
+    """Add --output, --ndjson, -o and --bytes, for a command that streams rows: a table is only for a terminal.
+
+    The command gets `output` and `bytes_mode`.
+    """
+
+    def with_form(*arguments: object, **options: Any) -> object:
+        output = options.pop("output") or ("table" if sys.stdout.isatty() else "ndjson")
+        return function(*arguments, output=output, **options)
+
+    forms = _form_options(None, "table on a terminal, else ndjson", OUTPUTS)
+    return stacked(forms, _BYTES)(cast("Decorated", update_wrapper(with_form, function)))
 
 
 level_option = click.option(
@@ -391,11 +433,6 @@ jobs_option = click.option(
     metavar="N",
     help="Processes that read at the same time.  [default: the number of cores]",
 )
-
-
-def chosen_output(output: str | None) -> str:
-    """Return the form of --output; by default table on a terminal, else ndjson."""
-    return output or ("table" if sys.stdout.isatty() else "ndjson")
 
 
 def resolve_all(paths: Sequence[str], selection: Selection) -> tuple[Target, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import compress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kafkalog_cli.render.cells import (
     NONE,
@@ -27,18 +27,28 @@ from kafkalog_cli.render.grid import (
 )
 from kafkalog_core.engine.chunks import BatchChunk, RecordChunk, control_type_name
 from kafkalog_core.format.columns import FORMAT_V07
-from kafkalog_core.format.layout import CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V0, MAGIC_V2, TRANSACTIONAL_BIT
+from kafkalog_core.format.layout import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    MAGIC_V0,
+    MAGIC_V2,
+    MAX_INT32,
+    TRANSACTIONAL_BIT,
+)
+from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kafkalog_core.engine.chunks import ChunkColumns
+    from kafkalog_core.engine.chunks import ChunkColumns, RowOrigin
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
+    from kafkalog_core.kafka.sim.outcomes import Outcome
     from kafkalog_core.output.chunk import Chunk
 
 __all__ = [
     "DAMAGE_STYLE",
     "SHOWN",
+    "Transactions",
     "column_cells",
     "heading_of",
     "kind_of",
@@ -61,9 +71,18 @@ def producer_cell(row: Mapping[str, object]) -> str:
     return text if sequence in {None, -1} else f"{text} #{sequence}"
 
 
+_OUTCOMES: Final = {"aborted": "ABORTED", "open": "OPEN", "unknown": "UNDECIDED"}
+"""Notes about transactional data that a read_committed consumer does not get."""
+
+
+def _transaction_note(row: Mapping[str, object]) -> str:
+    """Return `txn`, or how a transaction that was not committed ended; rows themselves do not have `outcome`."""
+    return _OUTCOMES.get(str(row.get("outcome")), "txn")
+
+
 def _batch_notes(row: Mapping[str, object]) -> str:
-    flags = (("is_transactional", "txn"), ("is_control", "control"), ("resynced", "RESYNCED"))
-    notes = [note for name, note in flags if row.get(name)]
+    notes = [_transaction_note(row)] if row.get("is_transactional") else []
+    notes += [note for name, note in (("is_control", "control"), ("resynced", "RESYNCED")) if row.get(name)]
     if row.get("timestamp_type") == "append":
         notes.append("log-append-time")
     if row.get("delete_horizon_ms") is not None:
@@ -73,11 +92,11 @@ def _batch_notes(row: Mapping[str, object]) -> str:
 
 def record_notes(row: Mapping[str, object]) -> str:
     """Return notes about a record: its control type, its transaction, damage next to it."""
-    notes = [str(row["control_type"]).upper()] if row.get("control_type") else []
-    if row.get("is_transactional"):
-        notes.append("txn")
-    if row.get("producer_id") not in {None, -1} and (row.get("is_transactional") or row.get("control_type")):
-        notes.append(f"{row['producer_id']}/{plain(row.get('producer_epoch'))}")
+    notes = []
+    if row.get("control_type"):
+        notes.append(str(row["control_type"]).upper())
+    elif row.get("is_transactional"):
+        notes.append(_transaction_note(row))
     if row.get("resynced"):
         notes.append("RESYNCED")
     if row.get("crc_ok") is False:
@@ -99,26 +118,28 @@ def _damage_cell(row: Mapping[str, object]) -> str:
 
 
 _BATCH: Final = (
-    number_column("position", "position"),
-    size_column("size", "size_bytes"),
+    number_column("position", "position", rank=1),
+    size_column("size", "size_bytes", rank=6),
     range_column("offsets", "base_offset", "last_offset"),
-    number_column("records", "record_count"),
-    word_column("format", "format", rank=4),
-    word_column("codec", "codec", rank=1),
-    time_column("max time (UTC)", "max_timestamp_ms", rank=1),
-    number_column("epoch", "leader_epoch", rank=3),
-    TableColumn("producer", producer_cell, rank=2),
+    number_column("records", "record_count", rank=5),
+    word_column("format", "format", rank=8),
+    word_column("codec", "codec", rank=7),
+    time_column("max time (UTC)", "max_timestamp_ms", rank=2),
+    number_column("epoch", "leader_epoch", rank=4),
+    TableColumn("producer", producer_cell, rank=3),
     TableColumn("crc", _crc_cell),
-    TableColumn("notes", _batch_notes, flexible=True),
+    TableColumn("notes", _batch_notes, flexible=True, has_words=True),
 )
 _RECORD: Final = (
     number_column("offset", "offset"),
     number_column("next offset", "next_offset", rank=2),
-    number_column("batch at", "position", rank=2),
+    number_column("batch at", "position", rank=6),
     time_column("time (UTC)", "timestamp_ms", rank=1),
+    number_column("epoch", "leader_epoch", rank=5),
+    TableColumn("producer", producer_cell, rank=2),
     TableColumn("notes", record_notes),
     TableColumn("key", lambda row: bytes_cell(row.get("key")), flexible=True),
-    TableColumn("headers", lambda row: headers_cell(row.get("headers")), flexible=True, rank=3),
+    TableColumn("headers", lambda row: headers_cell(row.get("headers")), flexible=True, rank=4),
     TableColumn("value", lambda row: bytes_cell(row.get("value")), flexible=True),
 )
 _SEGMENT: Final = (
@@ -174,7 +195,7 @@ _EPOCH_CHECKPOINT: Final = (
     number_column("leader epoch", "leader_epoch"),
     number_column("start offset", "offset"),
 )
-_PROPERTY: Final = (word_column("key", "key"), word_column("value", "value", flexible=True))
+_PROPERTY: Final = (word_column("key", "key"), TableColumn("value", lambda row: plain(row.get("value")), flexible=True))
 _SEEK: Final = (
     word_column("answer", "outcome"),
     number_column("offset", "offset"),
@@ -196,7 +217,7 @@ _FETCH: Final = (
 )
 
 _CATALOG: Final = (
-    TableColumn("partition", lambda row: plain(os.path.basename(str(row.get("path")))), flexible=True),
+    TableColumn("partition", lambda row: plain(os.path.basename(str(row.get("path"))))),
     word_column("state", "state"),
     number_column("errors", "errors"),
     number_column("warnings", "warnings"),
@@ -234,10 +255,12 @@ SHOWN: Final[dict[str, tuple[TableColumn, ...]]] = {
 
 
 def row_style(row: Mapping[str, object]) -> str:
-    """Return the style of a row: damaged, or found only by --resync."""
+    """Return the style of a row: damaged, found only by --resync, or no data for a read_committed consumer."""
     if row.get("crc_ok") is False or bool(row.get("damage_count")):
         return DAMAGE_STYLE
-    return "yellow" if row.get("resynced") else ""
+    if row.get("resynced"):
+        return "yellow"
+    return "dim" if row.get("outcome") in _OUTCOMES else ""
 
 
 def kind_of(row: Mapping[str, object]) -> str:
@@ -284,15 +307,40 @@ _PRODUCER_FIELDS: Final = ("producer_id", "producer_epoch", "base_sequence")
 _SHARED_FIELDS: Final = ("attributes", "leader_epoch", "crc_stored", "crc_computed", "base_timestamp_ms")
 
 
-def column_cells(chunk: Chunk) -> Iterator[tuple[Cells, str]] | None:
-    """Return the cells of each row in the order of `SHOWN`, and its style; `None`: the chunk has to be read by rows."""
+class Transactions(Protocol):
+    """How transactions ended."""
+
+    def outcome_of(self, place: RowOrigin, producer_id: int, offset: int, /) -> Outcome | None:
+        """Return how the transaction ended that has data of a producer at an offset of a log; None: that is unknown."""
+
+
+def column_cells(chunk: Chunk, transactions: Transactions | None = None) -> Iterator[tuple[Cells, str]] | None:
+    """Return the cells of each row in the order of `SHOWN`, and its style; `None`: the chunk has to be read by rows.
+
+    `transactions` None: how they ended is not shown.
+    """
     if not isinstance(chunk, BatchChunk | RecordChunk):
         return None
     columns = chunk.columns()
     if columns.records is not None:
         is_v07 = bool(columns.batches.count) and columns.batches.column("format")[0] == FORMAT_V07
-        return None if is_v07 else _record_cells(columns, columns.records)
-    return _batch_cells(chunk, columns) if columns.batches.holds_only("format", MAGIC_V2) else None
+        return None if is_v07 else _record_cells(columns, columns.records, _Outcomes(columns, transactions))
+    is_v2 = columns.batches.holds_only("format", MAGIC_V2)
+    return _batch_cells(chunk, columns, _Outcomes(columns, transactions)) if is_v2 else None
+
+
+class _Outcomes:
+    """How the transaction of each batch of a chunk ended; the log is read for the first one with such data."""
+
+    def __init__(self, columns: ChunkColumns, transactions: Transactions | None) -> None:
+        self._columns = columns
+        self._transactions = transactions
+
+    def of(self, attributes: int, producer_id: int, offset: int) -> Outcome | None:
+        """Return how the transaction with this data ended; None: that is unknown, or the data is of none."""
+        if self._transactions is None or not attributes & TRANSACTIONAL_BIT or attributes & CONTROL_BIT:
+            return None
+        return self._transactions.outcome_of(self._columns.place, producer_id, offset)
 
 
 def _values(columns: BatchColumns | RecordColumns, names: tuple[str, ...]) -> Iterator[tuple[int, ...]]:
@@ -320,7 +368,9 @@ class _Times:
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
-def _batch_cells(chunk: BatchChunk | RecordChunk, columns: ChunkColumns) -> Iterator[tuple[Cells, str]]:
+def _batch_cells(
+    chunk: BatchChunk | RecordChunk, columns: ChunkColumns, outcomes: _Outcomes
+) -> Iterator[tuple[Cells, str]]:
     """Yield the cells of batches of magic 2.
 
     Most batches of a log have the same attributes and leader epoch: the cells of these are computed once.
@@ -336,9 +386,10 @@ def _batch_cells(chunk: BatchChunk | RecordChunk, columns: ChunkColumns) -> Iter
     )
     for number, own, producer, (attributes, epoch, stored, computed, base_ms) in _shown(columns, rows):
         horizon_ms = base_ms if attributes & DELETE_HORIZON_BIT else None
-        key = attributes, epoch, computed < 0, stored == computed, horizon_ms
+        outcome = outcomes.of(attributes, producer[0], own[2])
+        key = attributes, epoch, computed < 0, stored == computed, horizon_ms, outcome
         if key not in shared:
-            row = chunk.row_view(number)
+            row = {**chunk.row_view(number), "outcome": outcome}
             shared[key] = tuple(column.cell(row) for column in SHOWN["batch"]), row_style(row)
         (_, _, _, _, format_cell, codec, _time, epoch_cell, _producer, crc, notes), style = shared[key]
         position, size, first, last, count, newest_ms = own
@@ -366,61 +417,96 @@ def _shown(columns: ChunkColumns, rows: Iterator[_Row]) -> Iterator[_Row]:
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
-class _Batches:
-    """The properties that all records of a batch share: position of the batch, timestamps or none, notes."""
+class _Batch(NamedTuple):
+    """What the records of a batch share; `sequence` is that of the offset `base_offset`, -1: none."""
 
-    def __init__(self, columns: ChunkColumns) -> None:
-        names = ("position", "format", "attributes", "producer_id", "producer_epoch")
+    position: str
+    has_times: bool
+    epoch: str
+    producer: str
+    base_offset: int
+    sequence: int
+    notes: str
+    style: str
+    is_control: bool
+
+    def producer_of(self, offset: int) -> str:
+        """Return the producer of a record with its sequence number, as `producer_cell` does."""
+        # DefaultRecordBatch.incrementSequence: after 2^31-1 comes 0
+        return f"{self.producer} #{(self.sequence + offset - self.base_offset) & MAX_INT32}"
+
+
+class _Batches:
+    """The batches of a chunk of records."""
+
+    def __init__(self, columns: ChunkColumns, outcomes: _Outcomes) -> None:
+        names = ("position", "format", "attributes", "leader_epoch", *_PRODUCER_FIELDS, "base_offset")
         self._rows = [columns.batches.column(name) for name in names]
         self._resynced = columns.resynced
-        self._notes: dict[tuple[object, ...], str] = {}
+        self._outcomes = outcomes
 
-    def of(self, number: int) -> tuple[str, bool, str, bool]:
-        """Return the position of a batch, whether it has timestamps, notes, and whether it is a control batch."""
-        position, batch_format, attributes, producer_id, epoch = [column[number] for column in self._rows]
+    def of(self, number: int) -> _Batch:
+        """Return one batch."""
+        position, batch_format, attributes, leader_epoch, producer_id, epoch, sequence, base_offset = (
+            column[number] for column in self._rows
+        )
         is_v2 = batch_format == MAGIC_V2
-        is_control = is_v2 and bool(attributes & CONTROL_BIT)
-        notes = self._noted(is_v2 and bool(attributes & TRANSACTIONAL_BIT), producer_id if is_v2 else None, epoch)
-        return str(position), batch_format != MAGIC_V0, notes, is_control
+        attributes = attributes if is_v2 else 0
+        row = {
+            "is_transactional": bool(attributes & TRANSACTIONAL_BIT),
+            "outcome": self._outcomes.of(attributes, producer_id, base_offset),
+            "resynced": self._resynced,
+            "producer_id": producer_id if is_v2 else None,
+            "producer_epoch": epoch,
+        }
+        return _Batch(
+            position=str(position),
+            has_times=batch_format != MAGIC_V0,
+            epoch=str(leader_epoch) if is_v2 else NONE,
+            producer=producer_cell(row),
+            base_offset=base_offset,
+            sequence=sequence if is_v2 and producer_id != -1 else -1,
+            notes=record_notes(row),
+            style=row_style(row),
+            is_control=bool(attributes & CONTROL_BIT),
+        )
 
-    def of_marker(self, number: int, key: memoryview | None) -> str:
+    def marker_notes(self, key: memoryview | None) -> str:
         """Return the notes of one record of a control batch."""
-        _, _, attributes, producer_id, epoch = [column[number] for column in self._rows]
         control_type = control_type_name(None if key is None else bytes(key))
-        return self._noted(bool(attributes & TRANSACTIONAL_BIT), producer_id, epoch, control_type)
-
-    def _noted(self, is_transactional: bool, producer_id: int | None, epoch: int, control_type: str = "") -> str:
-        key = is_transactional, producer_id, epoch, control_type
-        if key not in self._notes:
-            row = {"is_transactional": is_transactional, "producer_id": producer_id, "producer_epoch": epoch}
-            self._notes[key] = record_notes({**row, "control_type": control_type, "resynced": self._resynced})
-        return self._notes[key]
+        return record_notes({"control_type": control_type, "resynced": self._resynced})
 
 
-def _record_cells(columns: ChunkColumns, records: RecordColumns) -> Iterator[tuple[Cells, str]]:
-    memory, times, batches = columns.memory, _Times(), _Batches(columns)
-    style = row_style({"resynced": columns.resynced})
-    current, position, has_times, notes, is_control = -1, "", False, "", False
+def _record_cells(columns: ChunkColumns, records: RecordColumns, outcomes: _Outcomes) -> Iterator[tuple[Cells, str]]:
+    memory, times, batches = columns.memory, _Times(), _Batches(columns, outcomes)
+    current, of_batch = -1, _NO_BATCH
     for batch, offset, timestamp_ms, key_start, key_size, value_start, value_size, first, count in _shown(
         columns, _values(records, _RECORD_FIELDS)
     ):
         if batch != current:
             current = batch
-            position, has_times, notes, is_control = batches.of(batch)
+            of_batch = batches.of(batch)
         key = memory[key_start : key_start + key_size] if key_size >= 0 else None
         yield (
             (
                 str(offset),
                 NONE,
-                position,
-                times.cell(timestamp_ms) if has_times else NONE,
-                batches.of_marker(batch, key) if is_control else notes,
+                of_batch.position,
+                times.cell(timestamp_ms) if of_batch.has_times else NONE,
+                of_batch.epoch,
+                of_batch.producer if of_batch.sequence < 0 else of_batch.producer_of(offset),
+                batches.marker_notes(key) if of_batch.is_control else of_batch.notes,
                 bytes_cell(key),
                 _headers(columns, records, first, count) if count else NONE,
                 bytes_cell(memory[value_start : value_start + value_size] if value_size >= 0 else None),
             ),
-            style,
+            of_batch.style,
         )
+
+
+_NO_BATCH: Final = _Batch(
+    "", has_times=False, epoch="", producer="", base_offset=0, sequence=-1, notes="", style="", is_control=False
+)
 
 
 def _headers(columns: ChunkColumns, records: RecordColumns, first: int, count: int) -> str:

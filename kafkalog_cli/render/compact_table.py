@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
+from kafkalog_cli.render.answer import (
+    NOTHING,
+    Answer,
+    AnswerTable,
+    PartitionLine,
+    assumed_lines,
+    counted_rest,
+    rule_lines,
+)
 from kafkalog_cli.render.cells import (
     NONE,
     bytes_cell,
@@ -21,83 +29,125 @@ from kafkalog_cli.render.cells import (
 from kafkalog_cli.render.grid import (
     TableColumn,
     count_column,
-    number_column,
     size_column,
     table_lines,
     time_column,
     word_column,
 )
-from kafkalog_cli.render.summary import INDENT, SummaryTable, wrapped_texts
+from kafkalog_cli.render.summary import INDENT, wrapped_texts
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.compact.forecast import CompactForecast
-from kafkalog_core.ops.repair.assumptions import forecast_note
 from kafkalog_core.ops.repair.held_options import held_note
-from kafkalog_core.text import count_of
+from kafkalog_core.structs import replace
+from kafkalog_core.text import count_of, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkalog_core.ops.repair.assumptions import Assumption
-    from kafkalog_core.ops.repair.held_options import HeldOption
-
-__all__ = ["CompactTable", "detail_lines", "headline", "share"]
+__all__ = ["CompactTable", "share"]
 
 
 Row = dict[str, object]
 
-STATES: Final = {
-    "cleanable": "WOULD BE CLEANED NOW",
-    "not-dirty-enough": "NOT NOW",
-    "nothing-cleanable": "NOTHING TO CLEAN",
-    "not-compacted": "NOT COMPACTED",
-    "cleaner-off": "CLEANER OFF",
-    "fails": "CLEAN FAILS",
+_WHY_NOT: Final = {"not-compacted": "not compacted", "cleaner-off": "the cleaner is off"}
+_HOLDERS: Final = {
+    "active-segment": "only the active segment is dirty",
+    "open-transaction": "an open transaction holds the cleaner back",
+    "high-watermark": "the high watermark holds the cleaner back",
+    "min-compaction-lag": "min.compaction.lag.ms holds the cleaner back",
 }
 
 
-def headline(rows: Sequence[Row]) -> tuple[str, str]:
-    """Return the first line, about all partitions together, and its style."""
+def verdict_of(rows: Sequence[Row]) -> tuple[str, str]:
+    """Return the verdict about all partitions together, one sentence without its full stop, and its style."""
     compacted = [row for row in rows if row["state"] != "not-compacted"]
     failing = [row for row in rows if row["state"] == "fails"]
     if not compacted:
-        return f"NOT COMPACTED: {count_of(len(rows), 'partition')}: {_why_not(rows)}", "bold"
-    if len(rows) == 1:
-        style = "bold red" if failing else "bold green" if rows[0].get("would_run") else "bold yellow"
-        return f"{STATES[str(rows[0]['state'])]}: {partition_sentence(rows[0])}", style
+        where = directory_name(rows[0]) if len(rows) == 1 else count_of(len(rows), "partition")
+        return f"NOT COMPACTED: {where}: {_why_not(rows)}", "bold"
     running = [row for row in compacted if row.get("would_run")]
-    total = f"{len(running)} of {count_of(len(compacted), 'compacted partition')} would be cleaned now"
-    parts = [total + (f", which {_effect(running)}" if running else "")]
     waiting = [row for row in compacted if not row.get("would_run") and saved_bytes(row) > 0]
-    if waiting:
-        parts.append(f"{len(waiting)} would not be cleaned yet; a clean {_effect(waiting)}")
+    parts = []
     if failing:
-        parts.insert(0, f"a clean fails in {count_of(len(failing), 'partition')}")
-    parts += _stuck(compacted)
-    others = len(rows) - len(compacted)
-    if others:
-        parts.append(f"{count_of(others, 'partition')} not compacted")
-    return "; ".join(parts), "bold red" if failing else "bold"
+        parts.append(f"a clean fails in {_which(failing, rows)}")
+    if running:
+        parts.append(f"would clean {_which(running, compacted)} now, which {_effect(running)}")
+    if waiting:
+        nothing = "" if running or failing else "would clean nothing now: "
+        parts.append(f"{nothing}a clean of {_which(waiting, compacted)} is not due; it would save {_amount(waiting)}")
+    parts += [f"{_HOLDERS.get(kind, kind)} in {_which(held, compacted)}" for kind, held in _held(compacted)]
+    if not (failing or running or waiting):
+        parts.insert(0, "would clean nothing now")
+    if any(row["state"] == "cleaner-off" for row in compacted):
+        parts.append("the cleaner is off")
+    text = f"{parts[0]}{': ' if parts[0] == 'would clean nothing now' else '; '}{'; '.join(parts[1:])}"
+    style = "bold red" if failing else "bold green" if running else "bold yellow"
+    return _shouted(text.rstrip(":; ")), style
 
 
-def _stuck(rows: Iterable[Row]) -> list[str]:
-    """Return how many partitions have nothing to clean, by the limit of the cleaner."""
-    kinds = Counter(plain(row.get("held_back_by")) for row in rows if row["state"] == "nothing-cleanable")
-    if not kinds:
-        return []
-    held = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
-    return [f"{kinds.total()} with nothing to clean (held back by {held})"]
+def _shouted(text: str) -> str:
+    """Return a verdict whose first words are in capital letters."""
+    for start in ("would clean nothing now", "would clean", "a clean fails"):
+        if text.startswith(start):
+            return start.upper() + text[len(start) :]
+    return text[:1].upper() + text[1:]
 
 
-def partition_sentence(row: Row) -> str:
-    """Return `orders-0: its dirty ratio ...; saves 1.2 GiB of 2.0 GiB (60 %)`."""
-    text = f"{directory_name(row)}: {plain(row.get('reason'))}"
-    if row["state"] == "fails" or row.get("bytes_after") is None or not row.get("passes"):
+def _which(some: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Return the name of one partition, or `2 of 9 partitions`."""
+    if len(some) == 1:
+        return directory_name(some[0])
+    return f"{len(some)} of {count_of(len(rows), 'partition')}"
+
+
+def _held(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    """Return the partitions with nothing to clean, by what limits the cleaner; the active segment last."""
+    held: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["state"] == "nothing-cleanable":
+            held.setdefault(plain(row.get("held_back_by")), []).append(row)
+    return sorted(held.items(), key=lambda pair: pair[0] in {_ACTIVE, NONE})
+
+
+def line_of(forecast: CompactForecast) -> PartitionLine:
+    """Return the row of a partition."""
+    row = forecast.partition
+    state, held = str(row["state"]), row.get("held_back_by")
+    what, style, amount, when = "keep", "", NONE, NONE
+    why, note = str(row.get("reason") or NONE), ""
+    if state == "fails":
+        what, style = "clean fails", "bold red"
+    elif row.get("would_run"):
+        what, when, style = "clean", "now", "green"
+    elif state == "nothing-cleanable" and held is not None:
+        what, amount = "cannot clean", human_bytes(row.get("uncleanable_bytes"))
+        why = NONE if forecast.held_by is not None else str(row.get("held_back_detail") or why)
+        style = "" if held == _ACTIVE else "yellow"
+        until_ms, now_ms = row.get("held_back_until_ms"), row.get("now_ms")
+        if isinstance(until_ms, int) and isinstance(now_ms, int) and until_ms > now_ms:
+            when = f"in {duration(until_ms - now_ms)}"
+        note = _after(forecast)
+    elif row.get("passes"):
+        what = "clean later"
+    if row.get("passes") and row.get("bytes_after") is not None:
+        saved = saved_bytes(row)
+        verb = "saves" if row.get("would_run") else "would save"
+        amount = f"{verb} {_of_total(saved, number(row, 'bytes_before'))}" if saved > 0 else f"{verb} nothing"
+    return PartitionLine(directory_name(row), what, amount, when, why, note, style)
+
+
+def _after(forecast: CompactForecast) -> str:
+    """Return what a clean does once the transaction has ended that holds the cleaner back; empty if none does."""
+    open_one = forecast.held_by
+    if open_one is None:
+        return ""
+    text = f"{open_one.sentence}; the cleaner waits for its end (kafka-transactions.sh finds and aborts such ones)."
+    if open_one.bytes_after is None:
         return text
-    verb = "saves" if row.get("would_run") else "a clean would save"
-    saved = saved_bytes(row)
-    if saved <= 0:
-        return f"{text}; {'it' if row.get('would_run') else 'a clean'} would save nothing"
-    return f"{text}; {verb} {_of_total(saved, number(row, 'bytes_before'))}"
+    before = number(forecast.partition, "bytes_before")
+    saved = before - open_one.bytes_after
+    saves = f"would save {_of_total(saved, before)}" if saved > 0 else "would save nothing"
+    return f"{text} Once it has committed, a clean {saves}."
 
 
 def saved_bytes(row: Mapping[str, object]) -> int:
@@ -119,13 +169,15 @@ def share(part: int, whole: int) -> str:
     return f"{percent:.1f} %".replace(".0 %", " %")
 
 
-def _effect(rows: Iterable[Row]) -> str:
-    listed = list(rows)
-    saved = sum(map(saved_bytes, listed))
-    total = sum(number(row, "bytes_before") for row in listed)
+def _effect(rows: Sequence[Row]) -> str:
+    saved = sum(map(saved_bytes, rows))
     if saved > 0:
-        return f"saves {_of_total(saved, total)}"
+        return f"saves {_amount(rows)}"
     return "saves nothing" if saved == 0 else f"makes them {human_bytes(-saved)} larger"
+
+
+def _amount(rows: Sequence[Row]) -> str:
+    return _of_total(sum(map(saved_bytes, rows)), sum(number(row, "bytes_before") for row in rows))
 
 
 def _of_total(saved: int, total: int) -> str:
@@ -137,6 +189,7 @@ def _why_not(rows: Sequence[Row]) -> str:
     return "; ".join(list(reasons)[:3])
 
 
+_ACTIVE: Final = "active-segment"
 SHOWN_SEGMENTS: Final = 40
 _DEFAULT: Final = "default"
 _KEPT: Final = {
@@ -198,14 +251,11 @@ _REASONS: Final = (
 )
 
 
-def detail_lines(forecast: CompactForecast, width: int, *, has_title: bool) -> list[Text]:
-    """Return the lines of one partition. `has_title`: they begin with the sentence about the partition."""
+def detail_lines(forecast: CompactForecast, width: int, *, has_title: bool, explains: bool) -> list[Text]:
+    """Return the lines of one partition. `has_title`: they begin with its name. `explains`: with its settings."""
     row = forecast.partition
-    lines: list[Text] = []
-    if has_title:
-        style = "bold red" if row["state"] == "fails" else "bold"
-        lines += [Text(), *wrapped_texts(f"{STATES[str(row['state'])]}: {partition_sentence(row)}", width, style)]
-    for label, text in _facts(row):
+    lines = [Text(), *([Text(directory_name(row), "bold")] if has_title else [])]
+    for label, text in _facts(row, explains=explains):
         lines += _labelled(label, text, width)
     lines += table_lines(_REASONS, _reasons(row), width)
     if len(forecast.passes) > 1:
@@ -215,7 +265,7 @@ def detail_lines(forecast: CompactForecast, width: int, *, has_title: bool) -> l
     return lines
 
 
-def _facts(row: Row) -> list[tuple[str, str]]:
+def _facts(row: Row, *, explains: bool) -> list[tuple[str, str]]:
     """Return the facts above the tables: labels and texts."""
     facts = [
         ("held back", plain(row["held_back_detail"]) if row.get("held_back_detail") else ""),
@@ -226,8 +276,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
         ("keys", _keys(row)),
         ("tombstones", _tombstones(row)),
         ("retention", _retention(row)),
-        ("rules", _rules(row)),
-        *_settings(row),
+        *([("rules", _rules(row)), *_settings(row)] if explains else []),
     ]
     return [(label, text) for label, text in facts if text]
 
@@ -363,74 +412,75 @@ def _labelled(label: str, text: str, width: int) -> list[Text]:
     return wrapped_texts(text, width, first=start, indent=" " * len(start))
 
 
-SHOWN_PARTITIONS: Final = 200
-SHOWN_DETAILS: Final = 3
+class CompactTable(AnswerTable[CompactForecast]):
+    """The forecasts of all partitions."""
 
-
-def _saved(row: Mapping[str, object]) -> str:
-    return human_bytes(saved_bytes(row)) if row.get("passes") and row.get("bytes_after") is not None else NONE
-
-
-def _records(row: Mapping[str, object]) -> str:
-    if row.get("records_after") is None:
-        return NONE
-    return f"{number(row, 'records_before'):,} -> {number(row, 'records_after'):,}"
-
-
-_COLUMNS: Final = (
-    TableColumn("partition", directory_name),
-    word_column("state", "state"),
-    TableColumn("dirty ratio", _ratio, right=True),
-    size_column("log", "bytes_before"),
-    TableColumn("saves", _saved, right=True),
-    TableColumn("records", _records, right=True, rank=3),
-    number_column("cleans", "passes", 4),
-    word_column("held back by", "held_back_by", 1),
-    size_column("after the bound", "uncleanable_bytes", 2),
-)
-
-
-class CompactTable(SummaryTable[CompactForecast]):
-    """The forecasts of all partitions; those that matter most are shown in full."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows: list[Row] = []
-        self._assumptions: dict[Assumption, None] = {}
-        self._held: dict[HeldOption, None] = {}
-        self._most: list[CompactForecast] = []
+    def __init__(self, *, has_details: bool = False, explains: bool = False) -> None:
+        super().__init__(has_details=has_details, explains=explains)
+        self._forecasts: list[CompactForecast] = []
 
     def write(self, forecast: CompactForecast) -> None:
-        """Keep the row of the partition, its findings, and all of it if it is among those that matter most."""
-        self._rows.append(forecast.partition)
-        self._assumptions.update(dict.fromkeys(forecast.assumptions))
-        self._held.update(dict.fromkeys(forecast.held))
+        """Keep the forecast of the partition; without its segments and keys, unless details are shown."""
+        self._forecasts.append(forecast if self.has_details else replace(forecast, passes=(), segments=(), keys=()))
         self.add_findings(finding.row() for finding in forecast.findings)
-        self._most = sorted([*self._most, forecast], key=_weight, reverse=True)[:SHOWN_DETAILS]
 
-    def body(self, summary: Mapping[str, object]) -> list[Text]:
-        """Return the assumptions, the answer, the partitions, and the partitions that are shown in full."""
-        del summary
-        lines: list[Text] = []
-        if self._assumptions:
-            lines += wrapped_texts(forecast_note(list(self._assumptions)), self.width, "bold yellow")
-        if self._held:
-            lines += wrapped_texts(held_note(list(self._held)), self.width, "bold yellow")
-        if self._rows:
-            sentence, style = headline(self._rows)
-            lines += wrapped_texts(sentence, self.width, style)
-        compacted = [row for row in self._rows if row["state"] != "not-compacted"]
-        if len(self._rows) > 1:
-            lines += table_lines(_COLUMNS, compacted, self.width, noun="partition", most=SHOWN_PARTITIONS)
-        for forecast in self._most:
-            if forecast.partition["state"] != "not-compacted":
-                lines += detail_lines(forecast, self.width, has_title=len(self._rows) > 1)
-        if len(compacted) > len(self._most):
-            lines += [Text(), Text("to see one of the others in full, run kafkalog compact on it alone", "dim")]
+    def answer(self) -> Answer:
+        """Return the verdict, and the rows: those that fail, those held back, and those that save most."""
+        rows = [each.partition for each in self._forecasts]
+        if not rows:
+            return NOTHING
+        verdict, style = verdict_of(rows)
+        shown = [each for each in self._forecasts if self.has_details or _says_something(each.partition)]
+        shown = shown if shown or len(rows) > 1 else self._forecasts
+        rest = [_why_idle(row) for row in rows if not any(each.partition is row for each in shown)]
+        is_said = all(row["state"] == "not-compacted" for row in rows)
+        held = list(dict.fromkeys(one for each in self._forecasts for one in each.held))
+        return Answer(
+            verdict=verdict,
+            style=style,
+            below=(held_note(held),) if held else (),
+            lines=() if is_said else tuple(map(line_of, sorted(shown, key=_weight))),
+            rest="" if is_said else counted_rest(rest, "with nothing to clean", others=bool(shown)),
+        )
+
+    def details(self) -> list[Text]:
+        """Return the partitions in full, if they are asked for."""
+        if not self.has_details:
+            return []
+        compacted = [each for each in self._forecasts if each.partition["state"] != "not-compacted"]
+        has_title, explains = len(self._forecasts) > 1, self.explains
+        return [
+            line
+            for each in sorted(compacted, key=_weight)
+            for line in detail_lines(each, self.width, has_title=has_title, explains=explains)
+        ]
+
+    def basis(self) -> list[Text]:
+        """Return assumed values and the release."""
+        assumed = list(dict.fromkeys(one for each in self._forecasts for one in each.assumptions))
+        lines = assumed_lines(assumed, self.width)
+        partitions = [each.partition for each in self._forecasts]
+        releases = dict.fromkeys((row.get("release"), row.get("release_evidence")) for row in partitions)
+        for release, evidence in releases:
+            lines += rule_lines(release, str(evidence).split("\n"), self.width, explains=self.explains)
         return lines
 
 
-def _weight(forecast: CompactForecast) -> tuple[bool, bool, int]:
-    """Return the order of details: failing cleans first, then compacted topics, then those that save most."""
+def _says_something(row: Row) -> bool:
+    """Return whether there is more to say of a partition than that the cleaner has nothing to do."""
+    if row["state"] == "nothing-cleanable":
+        return row.get("held_back_by") not in {_ACTIVE, None}
+    return row["state"] in {"fails", "cleanable", "not-dirty-enough"}
+
+
+def _why_idle(row: Row) -> str:
+    if row["state"] == "nothing-cleanable":
+        return _HOLDERS[_ACTIVE] if row.get("held_back_by") == _ACTIVE else plain(row.get("reason"))
+    return _WHY_NOT.get(str(row["state"]), plain(row.get("reason")))
+
+
+def _weight(forecast: CompactForecast) -> tuple[bool, bool, bool, int]:
+    """Return the order of rows: failing cleans, what holds the cleaner back, then those that save most."""
     row = forecast.partition
-    return row["state"] == "fails", row["state"] != "not-compacted", saved_bytes(row)
+    is_held = row["state"] == "nothing-cleanable" and _says_something(row)
+    return row["state"] != "fails", not is_held, not _says_something(row), -saved_bytes(row)

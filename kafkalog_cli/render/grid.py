@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from functools import cache
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from rich.cells import cell_len, set_cell_size
@@ -15,11 +16,12 @@ from rich.console import Console
 from rich.text import Text
 
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, span, time_cell
+from kafkalog_cli.standard_streams import ReaderGoneError
 from kafkalog_core.structs import NamedTuple, Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 __all__ = [
     "TableColumn",
@@ -28,19 +30,25 @@ __all__ = [
     "count_column",
     "draws_blocks",
     "fitted",
+    "fitted_words",
+    "line_width",
     "more_line",
+    "narrow_notes",
     "number_column",
     "open_console",
     "range_column",
+    "sentence_column",
     "size_column",
     "table_lines",
     "time_column",
     "word_column",
 ]
 
-PIPED_WIDTH: Final = 160
+PIPED_WIDTH: Final = 1_000_000
 _GAP: Final = "  "
-_MIN_FLEXIBLE_WIDTH: Final = 12
+_GAP_SIZE: Final = 2
+_MIN_FLEXIBLE_WIDTH: Final = 10
+_MIN_SENTENCE_WIDTH: Final = 60
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 _ZWJ: Final = "\N{ZERO WIDTH JOINER}"
 _VS16: Final = "\N{VARIATION SELECTOR-16}"
@@ -57,6 +65,7 @@ class TableColumn(NamedTuple):
     right: whether the texts are right-aligned.
     flexible: whether a text may be cut to fit the line; texts of other columns are never cut.
     rank: on a narrow terminal columns are left out by rank, the highest first; those of rank 0 are always shown.
+    has_words: whether a flexible column has sentences, which are cut between two words only.
     """
 
     title: str
@@ -64,6 +73,7 @@ class TableColumn(NamedTuple):
     right: bool = False
     flexible: bool = False
     rank: int = 0
+    has_words: bool = False
 
 
 def number_column(title: str, name: str, rank: int = 0) -> TableColumn:
@@ -93,9 +103,14 @@ def range_column(title: str, first: str, last: str, rank: int = 0) -> TableColum
     return TableColumn(title, lambda row: span(row.get(first), row.get(last)), right=True, rank=rank)
 
 
-def word_column(title: str, name: str, rank: int = 0, *, flexible: bool = False) -> TableColumn:
-    """Return a column of a word or a sentence."""
-    return TableColumn(title, lambda row: plain(row.get(name)), flexible=flexible, rank=rank)
+def word_column(title: str, name: str, rank: int = 0) -> TableColumn:
+    """Return a column of a word or a name, which is never cut."""
+    return TableColumn(title, lambda row: plain(row.get(name)), rank=rank)
+
+
+def sentence_column(title: str, name: str, rank: int = 0) -> TableColumn:
+    """Return a column of sentences, which are cut between two words to fit the line."""
+    return TableColumn(title, lambda row: plain(row.get(name)), flexible=True, rank=rank, has_words=True)
 
 
 # --- widths -----------------------------------------------------------------------------------------------------------
@@ -136,19 +151,33 @@ class TableLayout(Struct, frozen=True, kw_only=True):
             text = cells[index]
             size = len(text) if text.isascii() else width + 1 if is_flexible else cell_len(text)
             if is_flexible and size > width:
-                text, size = fitted(text, max(width, self.line_width - used) if is_last else width)
+                cut = fitted_words if self.shown[index].has_words else fitted
+                text, size = cut(text, max(width, self.line_width - used) if is_last else width)
             if size < width:
                 padding = " " * (width - size)
                 text, size = padding + text if is_right else text + padding, width
             parts.append(text)
-            used += size + len(_GAP)
+            used += size + _GAP_SIZE
         return _GAP.join(parts).rstrip()
 
 
-def choose_layout(shown: Sequence[TableColumn], sample: Sequence[Sequence[str]], line_width: int) -> TableLayout:
-    """Return the layout for a sample of rows, each with a text for every column of `shown`."""
+def choose_layout(
+    shown: Sequence[TableColumn],
+    sample: Sequence[Sequence[str]],
+    line_width: int,
+    kept: Collection[str] = (),
+) -> TableLayout:
+    """Return the layout for a sample of rows, each with a text for every column of `shown`.
+
+    `kept`: titles of the columns that are never left out, whatever their rank, because the user has asked for them;
+    where they are empty, that is the answer, except for flexible ones.
+    """
     indexes = range(len(shown))
-    empty = [index for index in indexes if all(cells[index] == NONE for cells in sample)]
+    empty = [
+        index
+        for index in indexes
+        if all(cells[index] == NONE for cells in sample) and (shown[index].title not in kept or shown[index].flexible)
+    ]
     wanted = {
         index: max(cell_len(text) for text in (shown[index].title, *(cells[index] for cells in sample)))
         for index in indexes
@@ -156,8 +185,9 @@ def choose_layout(shown: Sequence[TableColumn], sample: Sequence[Sequence[str]],
     }
     narrow: list[int] = []
     while _least_width(shown, wanted) > line_width:
-        candidate = max(wanted, key=lambda index: shown[index].rank)
-        if shown[candidate].rank == 0:
+        ranks = {index: shown[index].rank for index in wanted if shown[index].title not in kept}
+        candidate = max(ranks, key=ranks.__getitem__, default=None)
+        if candidate is None or ranks[candidate] == 0:
             break
         del wanted[candidate]
         narrow.append(candidate)
@@ -176,18 +206,22 @@ def choose_layout(shown: Sequence[TableColumn], sample: Sequence[Sequence[str]],
 
 
 def _least_width(shown: Sequence[TableColumn], wanted: dict[int, int]) -> int:
-    least = [min(width, _MIN_FLEXIBLE_WIDTH) if shown[index].flexible else width for index, width in wanted.items()]
-    return sum(least) + len(_GAP) * (len(least) - 1)
+    least = [min(width, _least(shown[index])) if shown[index].flexible else width for index, width in wanted.items()]
+    return sum(least) + _GAP_SIZE * (len(least) - 1)
+
+
+def _least(column: TableColumn) -> int:
+    return _MIN_SENTENCE_WIDTH if column.has_words else _MIN_FLEXIBLE_WIDTH
 
 
 def _shared_out(shown: Sequence[TableColumn], wanted: dict[int, int], line_width: int) -> dict[int, int]:
     """Return widths: fixed columns get what they need, small flexible ones too, large ones share the rest equally."""
     flexible = sorted((index for index in wanted if shown[index].flexible), key=lambda index: wanted[index])
     fixed_width = sum(width for index, width in wanted.items() if index not in flexible)
-    room = line_width - fixed_width - len(_GAP) * (len(wanted) - 1)
+    room = line_width - fixed_width - _GAP_SIZE * (len(wanted) - 1)
     widths = dict(wanted)
     for number, index in enumerate(flexible):
-        fair = max(_MIN_FLEXIBLE_WIDTH, room // (len(flexible) - number))
+        fair = max(_least(shown[index]), room // (len(flexible) - number))
         widths[index] = min(wanted[index], fair)
         room -= widths[index]
     return widths
@@ -217,6 +251,16 @@ def fitted(text: str, room: int) -> tuple[str, int]:
         if size > room:
             return text[:kept] + " " * (room - 1 - kept_size) + _ELLIPSIS, room
     return text, size
+
+
+def fitted_words(text: str, room: int) -> tuple[str, int]:
+    """Return a sentence as `fitted` does, cut after a whole word; a first word without room is cut within it."""
+    shown, size = fitted(text, room)
+    head = shown.removesuffix(_ELLIPSIS).rstrip()
+    if shown == text or text[len(head) :].startswith(" "):
+        return shown, size
+    words = head.rpartition(" ")[0].rstrip(" ,;:")
+    return (words + _ELLIPSIS, cell_len(words) + 1) if words else (shown, size)
 
 
 @cache
@@ -256,7 +300,16 @@ def table_lines(
     lines = [Text(), Text(layout.line(layout.titles), "bold underline")]
     for row, texts in zip(shown, cells, strict=True):
         lines += [Text(layout.line(texts), style_of(row)), *below(row)]
-    return lines + more_line((len(rows) if count is None else count) - len(shown), noun)
+    lines += more_line((len(rows) if count is None else count) - len(shown), noun)
+    return lines + [Text(note, "dim") for note in narrow_notes(layout)]
+
+
+def narrow_notes(layout: TableLayout) -> list[str]:
+    """Return the lines below a table that name the columns for which it is too narrow; nothing if there are none."""
+    if not layout.narrow:
+        return []
+    left_out = ", ".join(layout.titles[index] for index in layout.narrow)
+    return wrap(f"(no room for: {left_out}; a wider terminal or --output ndjson has them)", layout.line_width)
 
 
 def more_line(count: int, noun: str) -> list[Text]:
@@ -268,24 +321,34 @@ def more_line(count: int, noun: str) -> list[Text]:
 
 # --- console ----------------------------------------------------------------------------------------------------------
 class _Console(Console):
-    """rich's console, which leaves the handling of a broken pipe to `main`."""
+    """rich's console, which leaves it to the command what it does without a reader."""
 
     def on_broken_pipe(self) -> NoReturn:
-        raise BrokenPipeError
+        raise ReaderGoneError
 
 
 def open_console() -> Console:
-    """Return standard output as a console, 160 columns wide if it is not a terminal.
+    """Return standard output as a console, whose lines are not broken if it is not a terminal.
 
     Characters that the encoding of standard output lacks are escaped.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    columns = os.environ.get("COLUMNS", "")
-    if not columns.isdecimal() or int(columns) == 0:
-        console.width = shutil.get_terminal_size().columns if console.is_terminal else PIPED_WIDTH
+    console.width = line_width(is_terminal=console.is_terminal)
     return console
+
+
+def line_width(*, is_terminal: bool | None = None) -> int:
+    """Return the width of the lines of standard output: COLUMNS, else that of the terminal; a pipe breaks no line.
+
+    `is_terminal`: whether it counts as a terminal; None: whether it is one.
+    """
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    counts = sys.stdout.isatty() if is_terminal is None else is_terminal
+    return shutil.get_terminal_size().columns if counts else PIPED_WIDTH
 
 
 def draws_blocks(console: Console) -> bool:

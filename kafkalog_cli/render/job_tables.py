@@ -164,7 +164,7 @@ def _offsets(row: Mapping[str, object]) -> str:
 
 
 _COPIES: Final = (
-    word_column("copy", "path", flexible=True),
+    word_column("copy", "path"),
     word_column("broker", "node_id", 4),
     word_column("state", "state"),
     number_column("epoch", "leader_epoch"),

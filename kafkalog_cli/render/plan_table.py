@@ -1,21 +1,32 @@
-"""Plans for people: the first line reports what would happen or has happened; losses come before changes."""
+"""Plans for people: what would happen or has happened to each partition; files only where they are asked for."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import plain, safe_text, span
-from kafkalog_cli.render.grid import TableColumn, count_column, size_column, table_lines, time_column, word_column
-from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, finding_lines, sentence_texts
+from kafkalog_cli.render.answer import Answer, PartitionLine, answer_lines, assumed_lines, rule_lines
+from kafkalog_cli.render.cells import NONE, human_bytes, number, plain, safe_text, span, time_cell
+from kafkalog_cli.render.grid import (
+    TableColumn,
+    count_column,
+    sentence_column,
+    size_column,
+    table_lines,
+    time_column,
+    word_column,
+)
+from kafkalog_cli.render.summary import SummaryTable, finding_lines, sentence_texts
 from kafkalog_core.ops.repair.plan_rows import ACTIONS, PlanRows
 from kafkalog_core.output import tables
-from kafkalog_core.text import sizes
+from kafkalog_core.text import count_of, sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["PlanTable"]
 
@@ -48,7 +59,7 @@ _CHANGES: Final = (
     TableColumn("file", lambda row: safe_text(str(row["shown"]))),
     size_column("before", "bytes_before", 1),
     size_column("after", "bytes_after", 1),
-    word_column("why", "why", flexible=True),
+    sentence_column("why", "why"),
 )
 _LOSSES: Final = (
     TableColumn("lost from", lambda row: safe_text(str(row["shown"]))),
@@ -75,40 +86,46 @@ _DETAILS: Final = {
         TableColumn("text file", lambda row: safe_text(str(row["shown"]))),
         count_column("entries", "entries"),
         count_column("lines changed", "lines", 1),
-        word_column("problem", "problem", flexible=True),
+        sentence_column("problem", "problem"),
     ),
     tables.TEXT_LINE.name: (
         TableColumn("text file", lambda row: safe_text(str(row["shown"]))),
         count_column("line", "line"),
         word_column("old", "old"),
         word_column("new", "new"),
-        word_column("why", "problem", flexible=True),
+        sentence_column("why", "problem"),
     ),
 }
 
 
 class PlanTable(SummaryTable[PlanRows]):
-    """Plans, each printed as soon as it is complete: the answer, then losses, findings, and changes."""
+    """Plans, each printed as soon as it is complete.
 
-    def __init__(self) -> None:
+    has_details: whether each file, loss and line is shown. explains: whether the evidence and all settings are shown.
+    """
+
+    def __init__(self, *, has_details: bool = True, explains: bool = False) -> None:
         super().__init__()
         self._is_first = True
+        self._has_details = has_details
+        self._explains = explains
 
     def write(self, sheet: PlanRows) -> None:
         """Print a plan."""
         lines = [] if self._is_first else [Text()]
         self._is_first = False
-        lines += self._head(sheet)
+        lines += answer_lines(self._answer(sheet), self.width)
         lines += self._table(_JOURNALS, sheet.journals, "journal")
-        for chunk in sheet.details:
-            rows = [_named(row, sheet) for row in islice(chunk.rows(), SHOWN_ROWS)]
-            noun = chunk.table.name.replace("_", " ")
-            lines += self._table(_DETAILS[chunk.table.name], rows, noun, count=chunk.count)
-        lines += self._losses(sheet)
-        if sheet.findings:
-            lines += [Text(), Text("Findings", "bold"), *finding_lines(sheet.findings, self.width)]
-        lines += self._table(_CHANGES, [_named(row, sheet) for row in sheet.changes], "change")
-        self.show(lines)
+        if self._has_details:
+            lines += self._details(sheet)
+        findings = [row for row in sheet.findings if self._has_details or row["severity"] != "info"]
+        if findings:
+            lines += [Text(), Text("Findings", "bold"), *finding_lines(findings, self.width)]
+        basis = self._basis(sheet)
+        if len(findings) < len(sheet.findings):
+            infos = count_of(len(sheet.findings) - len(findings), "finding")
+            basis.append(Text(f"{infos} of severity info: --details or --output ndjson has them", "dim"))
+        self.show([*lines, Text(), *basis] if basis else lines)
 
     def body(self, summary: Mapping[str, object]) -> list[Text]:
         """Return nothing: every plan is printed already."""
@@ -119,37 +136,52 @@ class PlanTable(SummaryTable[PlanRows]):
         """Return the exit status."""
         return Text(f"exit status {summary.get('exit_status')}", "dim")
 
-    def _head(self, sheet: PlanRows) -> list[Text]:
+    def _answer(self, sheet: PlanRows) -> Answer:
         plan = sheet.plan
-        state = str(plan["state"])
-        lines = self._wrapped(f"{_WORDS[state]}: {plan['command']}: {closed(str(plan['message']))}", _STYLES[state])
-        for obstacle in _split(plan.get("obstacles")):
-            lines += self._wrapped(f"{INDENT}- {obstacle}", "red")
-        for assumption in _split(None if state == "refused" else plan.get("assumptions")):
-            lines += self._wrapped(f"{INDENT}assumed (--assume-defaults): {assumption}", "yellow")
-        if plan.get("next_command"):
-            lines.append(Text(f"{INDENT}next: {command_text(plan['next_command'])}", "bold"))
-        lines += self._release(plan)
-        lines += [
-            Text(f"{INDENT}{plain(row['name'])} = {plain(row['value'])} ({plain(row['origin'])})", "dim")
-            for row in sheet.settings
-        ]
+        state, command = str(plan["state"]), str(plan["command"])
+        below: list[str] = []
+        verdict, commands = (
+            f"{command}: {plan['message']}",
+            [str(plan["next_command"])] if plan.get("next_command") else [],
+        )
+        if command not in _UNDOING:
+            verdict = _verdict(sheet)
+            below += [f"{sheet.note}."] if sheet.note else []
+            below += [_undoing(plan)] if state in {"planned", "applied"} else []
+            commands += [str(plan["undo"])] if plan.get("undo") else []
+        lines = () if command in _UNDOING else tuple(_lines_of(sheet))
+        return Answer(
+            verdict=f"{_WORDS[state]}: {verdict}",
+            style=_STYLES[state],
+            refusals=sheet.refusals,
+            commands=tuple(commands),
+            below=tuple(below),
+            lines=lines,
+            rest=_sound_files(sheet),
+        )
+
+    def _details(self, sheet: PlanRows) -> list[Text]:
+        lines: list[Text] = []
+        for chunk in sheet.details:
+            rows = [_named(row, sheet) for row in islice(chunk.rows(), SHOWN_ROWS)]
+            noun = chunk.table.name.replace("_", " ")
+            lines += self._table(_DETAILS[chunk.table.name], rows, noun, count=chunk.count)
+        lines += self._table(_LOSSES, [_named(row, sheet) for row in sheet.losses], "loss")
+        return lines + self._table(_CHANGES, [_named(row, sheet) for row in sheet.changes], "change")
+
+    def _basis(self, sheet: PlanRows) -> list[Text]:
+        plan = sheet.plan
+        has_changes = bool(sheet.changes) and plan["state"] != "refused"
+        lines = assumed_lines(sheet.assumed if has_changes else (), self.width, is_accepted=True)
+        where = "" if plan.get("is_release_certain") else " (the latest release that fits)"
+        evidence = _split(plan.get("release_evidence"))
+        lines += rule_lines(plan.get("release"), evidence, self.width, explains=self._explains, where=where)
+        if self._explains:
+            for row in sheet.settings:
+                lines += sentence_texts(f"{row['name']} = {row['value']} ({row['origin']})", self.width, "dim")
         if plan["state"] in {"planned", "refused"}:
-            lines += [Text(f"{INDENT}{_room(each.path, each.needed_bytes, each.free_bytes)}") for each in sheet.spaces]
-        return lines
-
-    def _release(self, plan: Row) -> list[Text]:
-        if plan.get("release") is None:
-            return []
-        certain = "" if plan.get("is_release_certain") else " (the latest release that fits)"
-        evidence = "; ".join(_split(plan.get("release_evidence")))
-        return self._wrapped(f"{INDENT}by the rules of Kafka {plan['release']}{certain}: {evidence}", "dim")
-
-    def _losses(self, sheet: PlanRows) -> list[Text]:
-        rows = [_named(row, sheet) for row in sheet.losses]
-        lines = self._table(_LOSSES, rows, "loss")
-        for cure in dict.fromkeys(str(row["cure"]) for row in rows if row.get("cure")):
-            lines += self._wrapped(f"{INDENT}{cure}")
+            for each in sheet.spaces:
+                lines += sentence_texts(_room(each.path, each.needed_bytes, each.free_bytes), self.width, "dim")
         return lines
 
     def _table(
@@ -159,9 +191,167 @@ class PlanTable(SummaryTable[PlanRows]):
         style = "bold red" if noun == "loss" else ""
         return table_lines(columns, rows, self.width, noun=noun, most=SHOWN_ROWS, count=count, style_of=lambda _: style)
 
-    def _wrapped(self, text: str, style: str = "") -> list[Text]:
-        """Return the lines of a text, all but the first one indented."""
-        return sentence_texts(text, self.width, style)
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+_UNDOING: Final = frozenset({"undo", "prune", "list"})
+_FREEING: Final = frozenset({"retain", "compact"})
+
+
+def _verdict(sheet: PlanRows) -> str:
+    """Return what happens, how much of it and where, or that nothing does; without a full stop."""
+    plan = sheet.plan
+    command, root, state = str(plan["command"]), str(plan["root"]), str(plan["state"])
+    if not sheet.changes:
+        left = sum(row["severity"] == "error" for row in sheet.findings) if state == "refused" else 0
+        places = f": {count_of(left, 'place')} {'is' if left == 1 else 'are'} left unchanged" if left else ""
+        return f"{command} {'can change' if state == 'refused' else 'changes'} nothing in {root}{places}"
+    kinds = Counter(str(row["kind"]) for row in sheet.changes)
+    parts = _first_partitions(sheet)
+    is_done = state == "applied"
+    what = _acts(kinds, is_done=is_done)
+    text = f"{command} {'has' if is_done else 'would'} {what} in {parts}"
+    freed = _freed_bytes(sheet.changes)
+    if command in _FREEING and freed > 0:
+        text += f", which {'has freed' if is_done else 'would free'} {human_bytes(freed)}"
+    text += _lost(sheet.losses)
+    return f"{text}; it cannot be applied as things are, and nothing has been changed" if state == "refused" else text
+
+
+def _first_partitions(sheet: PlanRows) -> str:
+    """Return `orders-0`, or `3 partitions` and the root."""
+    places = {os.path.dirname(str(row["file"])) for row in sheet.changes if row.get("topic") is not None}
+    root = str(sheet.plan["root"])
+    if len(places) != 1:
+        return f"{count_of(len(places), 'partition')} of {root}" if places else root
+    return next(iter(places))
+
+
+def _acts(kinds: Mapping[str, int], *, is_done: bool) -> str:
+    """Return `replace 22 files, create 3 and delete 3`; `replaced ...` if it is done."""
+    texts: list[str] = []
+    for kind, (verb, participle) in ACTIONS.items():
+        if kinds.get(kind):
+            noun = "" if texts else f" file{'' if kinds[kind] == 1 else 's'}"
+            texts.append(f"{_PAST.get(participle, participle) if is_done else verb} {kinds[kind]:,}{noun}")
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+_PAST: Final = {"restored to full length": "extended"}
+
+
+def _freed_bytes(changes: Sequence[Row]) -> int:
+    return sum(number(row, "bytes_before") - number(row, "bytes_after") for row in changes)
+
+
+def _lost(losses: Sequence[Row]) -> str:
+    """Return `; readers lose 12 records, at least 3 of them committed`; empty if none are lost."""
+    if not losses:
+        return ""
+    known = [row for row in losses if row.get("records") is not None]
+    records = sum(number(row, "records") for row in losses)
+    least = "" if len(known) == len(losses) else "at least "
+    text = f"; readers lose {least}{records:,} record{'' if records == 1 else 's'}"
+    if all(row.get("committed_records") is not None for row in losses):
+        text += f", {_committed(sum(number(row, 'committed_records') for row in losses))}"
+    return text
+
+
+def _committed(records: int) -> str:
+    return f"at least {records:,} of them committed" if records else "none of them known to be committed"
+
+
+def _undoing(plan: Row) -> str:
+    """Return how a plan is undone."""
+    if not plan.get("keeps_undo"):
+        can = "With --no-undo it cannot be undone."
+        return can if plan["state"] == "applied" else f"Nothing has been changed yet. {can} To apply it:"
+    if plan["state"] == "applied":
+        return "To undo it:"
+    where = "" if plan.get("undo_to") is None else f" with its journal in {plan['undo_to']}"
+    return f"Nothing has been changed yet; kafkalog undo can undo it{where}. To apply it:"
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+SHOWN_WHYS: Final = 2
+
+
+def _lines_of(sheet: PlanRows) -> Iterator[PartitionLine]:
+    """Yield a row for each partition, and for each file outside partitions: those with losses first."""
+    places: dict[str, list[Row]] = {}
+    for row in sheet.changes:
+        path = str(row["file"])
+        places.setdefault(path if row.get("topic") is None else os.path.dirname(path), []).append(row)
+    losses: dict[str, list[Row]] = {}
+    for row in sheet.losses:
+        losses.setdefault(os.path.dirname(str(row["file"])), []).append(row)
+    for place in sorted(places, key=lambda place: place not in losses):
+        changes, lost = places[place], losses.get(place, [])
+        freed = _freed_bytes(changes)
+        yield PartitionLine(
+            os.path.basename(place),
+            _acts_on(changes, str(sheet.plan["command"])),
+            NONE if not freed else f"{'frees' if freed > 0 else 'adds'} {human_bytes(abs(freed))}",
+            why=_whys(changes),
+            note=" ".join(map(_loss_sentence, lost)),
+            style="bold red" if lost else "",
+        )
+
+
+def _acts_on(changes: Sequence[Row], command: str) -> str:
+    """Return `create 3, delete 31 files`; of a command that frees space what happens to segments."""
+    logs = [row for row in changes if _is_log(row)] if command in _FREEING else []
+    counts = Counter(str(row["kind"]) for row in logs or changes)
+    texts = [f"{verb} {counts[kind]:,}" for kind, (verb, _) in ACTIONS.items() if counts[kind]]
+    noun = "segment" if logs else "file"
+    return f"{', '.join(texts)} {noun}{'' if texts[-1].endswith(' 1') else 's'}"
+
+
+def _is_log(row: Row) -> bool:
+    return str(row["file"]).endswith(".log")
+
+
+_TELLING: Final = ("cut", "remove")
+"""Kinds of changes of a log that say most about a plan."""
+
+
+def _whys(changes: Sequence[Row]) -> str:
+    """Return the reasons of most changes; those of logs that are truncated, then of other logs, come first."""
+    logs = [row for row in changes if _is_log(row)]
+    first = next((some for kind in _TELLING if (some := [row for row in logs if row["kind"] == kind])), logs)
+    counts = Counter(plain(row["why"]).partition(";")[0] for row in first or changes)
+    texts = [text for text, _ in counts.most_common(SHOWN_WHYS)]
+    more = len(counts) - len(texts)
+    return "; ".join(texts) + (f"; and {count_of(more, 'more reason')}" if more else "")
+
+
+def _loss_sentence(row: Row) -> str:
+    records = (
+        f"{number(row, 'records'):,} records" if row.get("records") is not None else "an unknown number of records"
+    )
+    committed = row.get("committed_records")
+    text = f"Lost: {records}, offsets {span(row.get('first_offset'), _last(row))}, {human_bytes(row.get('bytes'))}"
+    if row.get("max_timestamp_ms") is not None:
+        text += f", of {time_cell(row.get('first_timestamp_ms'))} to {time_cell(row['max_timestamp_ms'])}"
+    text += "" if committed is None else f"; {_committed(number(row, 'committed_records'))}"
+    return f"{text}. {row['cure']}" if row.get("cure") else f"{text}."
+
+
+def _sound_files(sheet: PlanRows) -> str:
+    """Return how many text files need no repair; empty for a command that looks at none."""
+    for chunk in sheet.details:
+        if chunk.table.name == tables.TEXT_FILE.name:
+            counts = Counter(str(row["verdict"]) for row in chunk.rows())
+            texts = [f"{counts[verdict]} {_FILES[verdict]}" for verdict in _FILES if counts[verdict]]
+            return f"{count_of(chunk.count, 'text file')}: {', '.join(texts)}"
+    return ""
+
+
+_FILES: Final = {
+    "mended": "repaired by this plan",
+    "left": "wrong and left as it is",
+    "missing": "missing",
+    "good": "good",
+}
 
 
 def _named(row: Row, sheet: PlanRows) -> Row:

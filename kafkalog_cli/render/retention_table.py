@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, directory_name, human_bytes, plain, safe_text, time_cell
+from kafkalog_cli.render.answer import Answer, AnswerTable, PartitionLine, assumed_lines, counted_rest, rule_lines
+from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, time_cell
 from kafkalog_cli.render.grid import (
     TableColumn,
     count_column,
     draws_blocks,
+    sentence_column,
     size_column,
     table_lines,
     time_column,
     word_column,
 )
-from kafkalog_cli.render.summary import INDENT, SummaryTable, sentence_texts
+from kafkalog_cli.render.summary import INDENT, sentence_texts
 from kafkalog_core.findings import Finding
-from kafkalog_core.ops.repair.assumptions import forecast_note
 from kafkalog_core.ops.repair.held_options import held_note
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, totals
-from kafkalog_core.ops.retain.rows import event_rows, headline, partition_rows, segment_rows
+from kafkalog_core.ops.retain.rows import (
+    blocked_of,
+    checks_of,
+    event_rows,
+    next_of,
+    parent_name,
+    partition_rows,
+    segment_rows,
+    state_of,
+    until_of,
+    verdict_of,
+    why_deleted,
+)
 from kafkalog_core.structs import NamedTuple
-from kafkalog_core.text import count_of, duration
+from kafkalog_core.text import count_of, duration, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog_core.kafka.sim.retention.forecast import Fate, Forecast
     from kafkalog_core.ops.retain.forecaster import ScenarioResult
+    from kafkalog_core.ops.retain.rows import Blocked
 
 __all__ = ["RetentionTable", "timeline"]
 
@@ -156,7 +169,6 @@ def _legend(kinds: Sequence[str], signs: dict[str, str]) -> Text:
 # --- tables -----------------------------------------------------------------------------------------------------------
 Row = dict[str, object]
 
-SHOWN_IN_FULL: Final = 6
 SHOWN_PARTITIONS: Final = 200
 SHOWN_SEGMENTS: Final = 30
 SHOWN_EVENTS: Final = 100
@@ -183,24 +195,14 @@ def _due(row: Mapping[str, object]) -> str:
     return f"in {duration(due_ms - now_ms)}"
 
 
-_PARTITIONS: Final = (
-    TableColumn("partition", directory_name),
-    word_column("state", "state"),
-    count_column("segments", "segments", 2),
-    count_column("deleted", "deleted_segments"),
-    size_column("log", "bytes", 1),
-    size_column("freed", "deleted_bytes"),
-    time_column("next due", "next_due_ms", 3),
-    word_column("what", "message", flexible=True),
-)
 _SEGMENTS: Final = (
     word_column("verdict", "verdict"),
     word_column("segment", "segment"),
     size_column("log", "size_bytes", 2),
     TableColumn("largest time", _largest, rank=3),
-    word_column("rule", "rule"),
+    word_column("rule", "rule", 1),
     TableColumn("due", _due, rank=1),
-    word_column("why", "reason"),
+    sentence_column("why", "reason"),
 )
 _EVENTS: Final = (
     time_column("time", "time_ms"),
@@ -213,18 +215,19 @@ _EVENTS: Final = (
 )
 
 
-class RetentionTable(SummaryTable[RetentionForecaster | RetainForecast | Finding]):
-    """The forecasts of all partitions; a few partitions are shown in full, with a picture.
+class RetentionTable(AnswerTable[RetentionForecaster | RetainForecast | Finding]):
+    """The forecasts of all partitions.
 
     `until_ms`: the time up to which retention checks are simulated; `None`: no simulation.
     """
 
-    def __init__(self, until_ms: int | None) -> None:
-        super().__init__()
+    def __init__(self, until_ms: int | None, *, has_details: bool = False, explains: bool = False) -> None:
+        super().__init__(has_details=has_details, explains=explains)
         self._is_solid = draws_blocks(self.console)
         self._until_ms = until_ms
         self._forecasters: list[RetentionForecaster] = []
         self._retained: list[RetainForecast] = []
+        self._blocked: dict[str, Blocked] = {}
 
     def write(self, item: RetentionForecaster | RetainForecast | Finding) -> None:
         """Keep the rules of a log directory, the forecast of a partition, or a finding."""
@@ -235,35 +238,94 @@ class RetentionTable(SummaryTable[RetentionForecaster | RetainForecast | Finding
         else:
             self._retained.append(item)
             self.add_findings(finding.row() for finding in item.findings)
+            blocked = blocked_of(item.forecast)
+            if blocked is not None:
+                self._blocked[item.forecast.question.view.path] = blocked
 
-    def body(self, summary: Mapping[str, object]) -> list[Text]:
-        """Return the assumptions, the answer, the rules, and the tables."""
-        del summary
-        sentences = headline(self._retained, self._until_ms)
-        lines = self._assumptions()
-        lines += self._wrapped(f"{sentences[0]}.", "bold", "")
-        lines += [line for text in sentences[1:] for line in self._wrapped(text, "", INDENT)]
-        lines += [line for forecaster in self._forecasters for line in self._release(forecaster)]
-        return [*lines, *self._settings(), *self._partitions(), *self._what_if(), *self._events()]
-
-    def last_line(self, summary: Mapping[str, object]) -> Text:
-        """Return the exit status."""
-        return Text(f"exit status {summary.get('exit_status')}", "dim")
-
-    def _assumptions(self) -> list[Text]:
-        """Return the notes about assumed values and about options that do not act on all topics."""
-        assumed = list(dict.fromkeys(one for each in self._retained for one in each.assumptions))
+    def answer(self) -> Answer:
+        """Return the verdict, and the rows: logs in which segments wait, then those that lose most, then by time."""
         held = list(dict.fromkeys(one for each in self._retained for one in each.held))
-        notes = [*([forecast_note(assumed)] if assumed else []), *([held_note(held)] if held else [])]
-        return [line for note in notes for line in self._wrapped(note, "bold yellow", "")]
+        below = [held_note(held)] if held else []
+        below += [] if self._until_ms is None else [f"{until_of(self._retained, self._until_ms)}."]
+        if any(each.forecast.deleted for each in self._retained) and next_of(self._retained):
+            below.append(f"After that {next_of(self._retained)}.")
+        lines, rest = [], []
+        for each in sorted(self._retained, key=self._weight):
+            state = state_of(each.forecast)
+            if state in {"never", "empty"} and not self.has_details and len(self._retained) > 1:
+                rest.append(_why_never(each.forecast))
+            else:
+                lines.append(self._line(each))
+        verdict = verdict_of(self._retained, self._blocked)
+        if any(each.assumptions for each in self._retained if each.forecast.deleted):
+            verdict += ", if the assumed settings below hold"
+        return Answer(
+            verdict=verdict,
+            below=tuple(below),
+            lines=tuple(lines),
+            rest=counted_rest(rest, "in which nothing is to be deleted", others=bool(lines)),
+        )
 
-    # --- rules ------------------------------------------------------------------------------------------------------
+    def details(self) -> list[Text]:
+        """Return the logs in full if they are asked for, and the tables of --what-if and --until."""
+        shown = self._retained if self.has_details else []
+        lines = [line for each in shown for line in self._in_full(each)]
+        return [*lines, *self._what_if(), *self._events()]
+
+    def basis(self) -> list[Text]:
+        """Return assumed values, the release, and with --explain the settings."""
+        assumed = list(dict.fromkeys(one for each in self._retained for one in each.assumptions))
+        lines = assumed_lines(assumed, self.width)
+        if self._retained:
+            now = f"now is {moment(self._retained[0].forecast.question.now_ms)}"
+            checks = checks_of(self._retained)
+            lines += sentence_texts(f"{now}; {checks}" if checks else now, self.width, "dim")
+        lines += [line for forecaster in self._forecasters for line in self._release(forecaster)]
+        return [*lines, *(self._settings() if self.explains else [])]
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+    def _weight(self, each: RetainForecast) -> tuple[int, int]:
+        blocked = self._blocked.get(each.forecast.question.view.path)
+        if blocked is not None:
+            return 0, -blocked.size_bytes
+        if each.forecast.deleted:
+            return 1, -each.forecast.deleted_bytes
+        due = each.forecast.next_due
+        return (2, 0) if due is None else (3, due.due_ms or 0)
+
+    def _line(self, each: RetainForecast) -> PartitionLine:
+        forecast = each.forecast
+        view, due, state = forecast.question.view, forecast.next_due, state_of(forecast)
+        blocked = self._blocked.get(view.path)
+        count, when = f"{len(view.segments):,} segment{'' if len(view.segments) == 1 else 's'}", NONE
+        if forecast.deleted:
+            what, amount, when = (
+                f"delete {len(forecast.deleted):,} of {count}",
+                human_bytes(forecast.deleted_bytes),
+                "now",
+            )
+            why = why_deleted(forecast)
+        else:
+            what, amount = ("keep " if due is None else "keep for now ") + count, human_bytes(view.size_bytes)
+            why = forecast.fates[0].reason if forecast.fates and blocked is None else NONE
+            if due is not None:
+                when = f"in {duration((due.due_ms or 0) - forecast.question.now_ms)}"
+        return PartitionLine(
+            partition=parent_name(view.path),
+            what=what,
+            amount=amount,
+            when=when,
+            why=why,
+            note="" if blocked is None else blocked.sentence,
+            style="yellow" if blocked is not None else _STATES.get(state, ""),
+        )
+
+    # --- rules --------------------------------------------------------------------------------------------------------
     def _release(self, forecaster: RetentionForecaster) -> list[Text]:
-        certain = "" if forecaster.context.guess.is_certain else " (the latest release that fits)"
-        evidence = "; ".join(forecaster.context.guess.evidence)
+        guess = forecaster.context.guess
         where = f" in {forecaster.context.target.root}" if len(self._forecasters) > 1 else ""
-        text = f"by the rules of Kafka {forecaster.context.guess.release}{where}{certain}: {evidence}"
-        return self._wrapped(text, "dim", INDENT)
+        where += "" if guess.is_certain else " (the latest release that fits)"
+        return rule_lines(guess.release, guess.evidence, self.width, explains=self.explains, where=where)
 
     def _settings(self) -> list[Text]:
         """Return each setting once, with its topics if they have different values."""
@@ -278,24 +340,18 @@ class RetentionTable(SummaryTable[RetentionForecaster | RetainForecast | Finding
         for (name, value, origin), of in topics.items():
             which = ", ".join(list(of)[:3]) + (f" and {len(of) - 3} more" if len(of) > 3 else "")
             of_topics = f" for {which}" if names.count(name) > 1 else ""
-            lines += self._wrapped(f"{name} = {_shown(name, value)} ({origin}){of_topics}", "dim", INDENT)
+            lines += sentence_texts(f"{name} = {_shown(name, value)} ({origin}){of_topics}", self.width, "dim")
         return lines
 
     def _rows(self) -> list[Row]:
         return [dict(row) for each in self._retained for row in partition_rows(each).rows()]
 
     # --- tables -------------------------------------------------------------------------------------------------------
-    def _partitions(self) -> list[Text]:
-        if len(self._retained) > SHOWN_IN_FULL:
-            return self._table(_PARTITIONS, self._rows(), "partition", SHOWN_PARTITIONS)
-        return [line for each in self._retained for line in self._in_full(each)]
-
     def _in_full(self, each: RetainForecast) -> list[Text]:
-        """Return the lines of one partition: the forecast, the picture, the segments."""
+        """Return the lines of one partition: its bounds, the picture, the segments."""
         (row,) = partition_rows(each).rows()
-        head = f"{os.path.basename(str(row['path']))}: {row['message']}"  # `_wrapped` escapes it
-        lines = [Text(), *self._wrapped(head, "bold cyan", "")]
-        lines += self._wrapped(_bounds(row), "dim", INDENT)
+        name = f"{parent_name(str(row['path']))}: " if len(self._retained) > 1 else ""
+        lines = [Text(), *sentence_texts(f"{name}{_bounds(row, explains=self.explains)}", self.width)]
         lines += timeline(each.forecast, self.width, is_solid=self._is_solid)
         now = {"now_ms": each.forecast.question.now_ms}
         rows = [dict(row) | now for row in segment_rows(each.forecast).rows()]
@@ -331,9 +387,6 @@ class RetentionTable(SummaryTable[RetentionForecaster | RetainForecast | Finding
     def _table(self, columns: Sequence[TableColumn], rows: Sequence[Row], noun: str, most: int) -> list[Text]:
         return table_lines(columns, rows, self.width, noun=noun, most=most, style_of=_style_of)
 
-    def _wrapped(self, text: str, style: str, first: str) -> list[Text]:
-        return sentence_texts(text, self.width, style, first=first)
-
 
 def _style_of(row: Mapping[str, object]) -> str:
     return _TABLE_STYLES.get(str(row.get("verdict"))) or _STATES.get(str(row.get("state")), "")
@@ -348,13 +401,23 @@ def _around_the_border(rows: list[Row]) -> list[Row]:
     return [*rows[first : first + SHOWN_SEGMENTS - 1], rows[-1]]
 
 
-def _bounds(row: Mapping[str, object]) -> str:
-    runner = "no thread" if row["runner"] == "nobody" else f"the {row['runner']} thread"
-    return (
+def _bounds(row: Mapping[str, object], *, explains: bool) -> str:
+    text = (
         f"log start {row['log_start_offset']} ({row['log_start_origin']}), high watermark {row['high_watermark']} "
-        f"({row['high_watermark_origin']}), log end {row['log_end_offset']}; rules in their order: "
-        f"{str(row['passes']).replace(',', ', ') or 'none'}, run by {runner}"
+        f"({row['high_watermark_origin']}), log end {row['log_end_offset']}"
     )
+    if not explains:
+        return text
+    runner = "no thread" if row["runner"] == "nobody" else f"the {row['runner']} thread"
+    return f"{text}; rules in their order: {str(row['passes']).replace(',', ', ') or 'none'}, run by {runner}"
+
+
+def _why_never(forecast: Forecast) -> str:
+    """Return why nothing is ever deleted, without the figures of one log."""
+    policy = forecast.question.topic.cleanup_policy
+    if state_of(forecast) == "empty":
+        return "empty"
+    return forecast.fates[0].reason.replace("; ", ", ") if "delete" in policy else f"cleanup.policy={','.join(policy)}"
 
 
 def _shown(name: str, value: str) -> str:

@@ -1,4 +1,4 @@
-"""Forecasts of `kafkalog roll` for people: the answer first, then partitions, then the segments of a few of them."""
+"""Forecasts of `kafkalog roll` for people: the verdict, partitions that differ, and their segments on request."""
 
 from __future__ import annotations
 
@@ -6,10 +6,30 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, counts_cell, directory_name, origin_cell, plain, safe_text
-from kafkalog_cli.render.grid import TableColumn, count_column, size_column, table_lines, time_column, word_column
-from kafkalog_cli.render.summary import SummaryTable, wrapped_texts
+from kafkalog_cli.render.answer import NOTHING, Answer, AnswerTable, PartitionLine, counted_rest, rule_lines
+from kafkalog_cli.render.cells import (
+    NONE,
+    counts_cell,
+    directory_name,
+    human_bytes,
+    number,
+    origin_cell,
+    plain,
+    safe_text,
+)
+from kafkalog_cli.render.grid import (
+    TableColumn,
+    count_column,
+    sentence_column,
+    size_column,
+    table_lines,
+    time_column,
+    word_column,
+)
+from kafkalog_cli.render.summary import wrapped_texts
 from kafkalog_core.ops.roll.forecast import RollForecast
+from kafkalog_core.structs import replace
+from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +38,6 @@ __all__ = ["RollTable"]
 
 Row = dict[str, object]
 
-SHOWN_PARTITIONS: Final = 200
-SHOWN_DETAILS: Final = 3
 SHOWN_SEGMENTS: Final = 40
 
 
@@ -29,17 +47,6 @@ def _at_most(row: Mapping[str, object]) -> str:
     return plain(after) if most in {None, after} else f"{after} to {most}"
 
 
-_PARTITIONS: Final = (
-    TableColumn("partition", directory_name, flexible=True),
-    word_column("state", "state", 1),
-    count_column("segments", "segments_before"),
-    TableColumn("would be", _at_most, right=True),
-    count_column("begin alike", "same_bases", 2),
-    TableColumn("rolled by", lambda row: counts_cell(row.get("rolls")) or NONE),
-    size_column("log", "bytes"),
-    size_column("smallest closed", "smallest_bytes", 3),
-    size_column("largest", "largest_bytes", 3),
-)
 _SEGMENTS: Final = (
     count_column("base offset", "base_offset"),
     TableColumn("there", lambda row: "yes" if row.get("is_there") else "new"),
@@ -48,72 +55,120 @@ _SEGMENTS: Final = (
     time_column("first time (UTC)", "first_timestamp_ms", 3),
     count_column("index entries", "offset_entries", 4),
     word_column("rolls by", "roll_reason", 2),
-    word_column("because", "detail"),
+    sentence_column("because", "detail"),
 )
 
 
-class RollTable(SummaryTable[RollForecast]):
-    """The forecasts of all partitions; segments are shown of those where most would be new."""
+class RollTable(AnswerTable[RollForecast]):
+    """The forecasts of all partitions."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows: list[Row] = []
-        self._most: list[RollForecast] = []
+    def __init__(self, *, has_details: bool = False, explains: bool = False) -> None:
+        super().__init__(has_details=has_details, explains=explains)
+        self._forecasts: list[RollForecast] = []
 
     def write(self, forecast: RollForecast) -> None:
-        """Keep the row of the partition, its findings, and the segments of a few partitions."""
-        self._rows.append(forecast.partition)
+        """Keep the forecast of a partition; without its segments, unless details are shown."""
+        self._forecasts.append(forecast if self.has_details else replace(forecast, segments=()))
         self.add_findings(finding.row() for finding in forecast.findings)
-        self._most = sorted([*self._most, forecast], key=_weight, reverse=True)[:SHOWN_DETAILS]
 
-    def body(self, summary: Mapping[str, object]) -> list[Text]:
-        """Return the answer, the partitions, the rules, and the segments of a few partitions."""
-        del summary
+    def answer(self) -> Answer:
+        """Return the verdict, and the rows: partitions whose segments differ most from those on the disk first."""
+        rows = [each.partition for each in self._forecasts]
+        if not rows:
+            return NOTHING
+        shown = [row for row in rows if self.has_details or len(rows) == 1 or not _is_same(row)]
+        rest = ["the same segments as on the disk"] * (len(rows) - len(shown))
+        return Answer(
+            verdict=_verdict(rows),
+            lines=tuple(_line(row) for row in sorted(shown, key=_weight)),
+            rest=counted_rest(rest, "with", others=bool(shown)).replace("with: ", "with "),
+        )
+
+    def details(self) -> list[Text]:
+        """Return the segments of each partition, if they are asked for."""
         lines: list[Text] = []
-        if self._rows:
-            lines += wrapped_texts(_headline(self._rows), self.width, "bold")
-            lines += table_lines(_PARTITIONS, self._rows, self.width, noun="partition", most=SHOWN_PARTITIONS)
-            lines += [Text(), *self._rules()]
-        for forecast in self._most:
-            if len(self._rows) > 1 and forecast.segments:
+        for forecast in self._forecasts if self.has_details else ():
+            if len(self._forecasts) > 1 and forecast.segments:
                 lines += [Text(), Text(directory_name(forecast.partition), "bold")]
             lines += table_lines(_SEGMENTS, forecast.segments, self.width, noun="segment", most=SHOWN_SEGMENTS)
-        if len(self._rows) > len(self._most):
-            lines += [
-                Text(),
-                Text("to see the segments of the others, name one partition or use --output ndjson", "dim"),
-            ]
         return lines
 
-    def _rules(self) -> list[Text]:
-        """Return the release and the settings of the first partition; the rows of others show where theirs differ."""
-        row = self._rows[0]
-        evidence = "; ".join(safe_text(str(row.get("release_evidence") or "")).split("\\n"))
-        settings = cast("Mapping[str, Mapping[str, object]]", row.get("settings") or {})
-        by_origin: dict[str, list[str]] = {}
-        for name, each in settings.items():
-            by_origin.setdefault(origin_cell(each["origin"], row), []).append(f"{name}={plain(each['value'])}")
-        values = ", ".join(f"{', '.join(texts)} ({origin})" for origin, texts in by_origin.items())
-        whose = "" if len(self._rows) == 1 else f" of {directory_name(row)}"
-        return [
-            *wrapped_texts(f"rules: Kafka {plain(row.get('release'))}: {evidence}", self.width, "dim"),
-            *wrapped_texts(f"settings{whose}: {values}", self.width, "dim"),
-        ]
+    def basis(self) -> list[Text]:
+        """Return the release, and the settings of each partition that differ from those of the one before."""
+        lines: list[Text] = []
+        releases = dict.fromkeys((row["release"], row["release_evidence"]) for row in self._rows())
+        for release, evidence in releases:
+            lines += rule_lines(release, str(evidence).split("\n"), self.width, explains=self.explains)
+        if not self.explains:
+            return lines
+        of: dict[str, list[str]] = {}
+        for row in self._rows():
+            of.setdefault(_settings(row), []).append(directory_name(row))
+        for settings, names in of.items():
+            whose = "" if len(of) == 1 else f" of {first_of(names)}"
+            lines += wrapped_texts(f"settings{whose}: {settings}", self.width, "dim")
+        return lines
+
+    def _rows(self) -> list[Row]:
+        return [each.partition for each in self._forecasts]
 
 
-def _weight(forecast: RollForecast) -> tuple[int, int]:
-    """Return the order of details: partitions with most new segments first, then those with most segments."""
-    return sum(not segment["is_there"] for segment in forecast.segments), len(forecast.segments)
+def _settings(row: Row) -> str:
+    settings = cast("Mapping[str, Mapping[str, object]]", row.get("settings") or {})
+    by_origin: dict[str, list[str]] = {}
+    for name, each in settings.items():
+        by_origin.setdefault(origin_cell(each["origin"], row), []).append(f"{name}={plain(each['value'])}")
+    return ", ".join(f"{', '.join(texts)} ({origin})" for origin, texts in by_origin.items())
 
 
-def _headline(rows: list[Row]) -> str:
-    """Return the answer in one sentence."""
-    written = next((row["to"] for row in rows if row.get("to") is not None), None)
+def _is_same(row: Row) -> bool:
+    """Return whether a log would have the segments that it has."""
+    return row["state"] not in {"damaged", "empty"} and _at_most(row) == plain(row["segments_before"]) == plain(
+        row["same_bases"]
+    )
+
+
+def _weight(row: Row) -> tuple[bool, int]:
+    """Return the order of rows: damaged logs first, then those with most new segments."""
+    return row["state"] != "damaged", number(row, "same_bases") - number(row, "segments_after")
+
+
+def _line(row: Row) -> PartitionLine:
+    before = number(row, "segments_before")
+    what = f"{_at_most(row)} segment{'' if _at_most(row) == '1' else 's'}, not {before}"
+    if row["state"] in {"damaged", "empty"}:
+        what = str(row["state"])
+    elif _is_same(row):
+        what = f"the same {count_of(before, 'segment')}"
+    elif number(row, "segments_after") == before:
+        what = f"{count_of(before, 'segment')}, {before - number(row, 'same_bases')} begin elsewhere"
+    rolls = counts_cell(row.get("rolls"))
+    why = f"rolled by {rolls}" if rolls and rolls != NONE else NONE
+    if row["state"] in {"damaged", "empty"}:
+        why = str(row.get("reason"))
+    style = "bold red" if row["state"] == "damaged" else ""
+    return PartitionLine(directory_name(row), what, human_bytes(row.get("bytes")), why=why, style=style)
+
+
+_HEADS: Final = {"damaged": "CANNOT FORECAST ALL", "empty": "NOTHING TO FORECAST"}
+
+
+def _verdict(rows: list[Row]) -> str:
+    """Return the verdict, one sentence without its full stop."""
+    same = sum(map(_is_same, rows))
+    before, after = (sum(cast("int", row[name]) for row in rows) for name in ("segments_before", "segments_after"))
     if len(rows) == 1:
-        sentence = str(rows[0]["reason"])
+        sentence = f"{directory_name(rows[0])}: {rows[0]['reason']}"
+        head = _HEADS.get(str(rows[0]["state"]), "WOULD ROLL NO DIFFERENTLY" if same else "WOULD ROLL")
+    elif same == len(rows):
+        sentence = f"the same {before:,} segments as on the disk, in {len(rows):,} partitions"
     else:
-        before, after = (sum(cast("int", row[name]) for row in rows) for name in ("segments_before", "segments_after"))
-        sentence = f"{after:,} segments instead of {before:,}, in {len(rows):,} partitions"
+        differ = f"{len(rows) - same:,} of {len(rows):,} partitions differ"
+        sentence = f"{after:,} segments instead of {before:,}; {differ}"
+    damaged = sum(row["state"] == "damaged" for row in rows)
+    if damaged and len(rows) > 1:
+        sentence += f"; {damaged} cannot be read to the end"
+    written = next((row["to"] for row in rows if row.get("to") is not None), None)
     if written is None:
-        return sentence
-    return f"{sentence}; written to {safe_text(str(written))}, on which a broker starts without recovery"
+        return f"WOULD ROLL INTO {sentence}" if len(rows) > 1 else f"{head}: {sentence}"
+    return f"WRITTEN: {sentence}, in {safe_text(str(written))}, on which a broker starts without recovery"

@@ -43,7 +43,7 @@ _TABLE_LINES: Final = 3  # an empty line, the titles, and how many rows are not 
 Row = dict[str, object]
 
 _TOPICS: Final = (
-    word_column("Topic", "topic", flexible=True),
+    word_column("Topic", "topic"),
     TableColumn("In", lambda row: f"{size(_whole(row['in']))}/s", right=True),
     TableColumn("Out", lambda row: f"{size(_whole(row['out']))}/s", right=True),
     TableColumn("Records in", lambda row: f"{_whole(row['records']):,}/s", right=True, rank=1),
@@ -53,7 +53,7 @@ _TOPICS: Final = (
 _READ_TOPICS: Final = (_TOPICS[0], _TOPICS[2], _TOPICS[5])
 """Those of a broker that nobody writes to."""
 _GROUPS: Final = (
-    word_column("Group", "name", flexible=True),
+    word_column("Group", "name"),
     word_column("State", "state"),
     count_column("Members", "members"),
     count_column("Lag", "lag"),

@@ -17,6 +17,8 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from rich.console import Console
+
 __all__ = [
     "INDENT",
     "KEPT_FINDINGS",
@@ -24,6 +26,7 @@ __all__ = [
     "closed",
     "command_text",
     "finding_lines",
+    "last_lines",
     "sentence_lines",
     "sentence_texts",
     "wrapped_lines",
@@ -40,6 +43,10 @@ _COMMAND: Final = re.compile(
     rf"(?:(?<=: )|(?<=\())(?:kafkalog|cd|chown|cp|setfattr) {_WORD}(?:(?<![a-z][.,]) {_WORD})*"
 )
 """A command follows a colon or is in parentheses; it ends at a semicolon, a parenthesis or the end of the sentence."""
+
+_UNIT: Final = r"\d (?:(?:ms|s|min|h|d|B|[KMGTPE]iB)\b|%)"
+_QUANTITY: Final = re.compile(rf"[\d,.]*{_UNIT}(?: [\d,.]*{_UNIT})?|exit status \d")
+"""A number with its unit, a duration of two units, and an exit status, which are never broken."""
 
 
 def command_text(command: object) -> str:
@@ -59,7 +66,7 @@ def sentence_lines(text: str, width: int, *, first: str = "", indent: str = "   
         pieces += [safe_text(text[end : match.start()]), command_text(match[0]).replace(" ", _GLUE)]
         end = match.end()
     pieces.append(safe_text(text[end:]))
-    return [line.replace(_GLUE, " ") for line in wrapped_lines("".join(pieces), width, first=first, indent=indent)]
+    return wrapped_lines("".join(pieces), width, first=first, indent=indent)
 
 
 def closed(text: str) -> str:
@@ -77,14 +84,15 @@ def wrapped_lines(text: str, width: int, *, first: str = "", indent: str = "    
         first: beginning of the first line.
         indent: beginning of all other lines.
     """
-    return wrap(
-        text,
+    lines = wrap(
+        _QUANTITY.sub(lambda match: match[0].replace(" ", _GLUE), text),
         max(width, _MIN_WIDTH),
         initial_indent=first,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace(_GLUE, " ") for line in lines]
 
 
 SHOWN_FILES: Final = 10
@@ -190,11 +198,16 @@ class SummaryTable(ABC, Generic[Item]):
         if lines:
             lines.append(Text())
         first = 1 if lines and not lines[0].plain else 0  # the output never begins with an empty line
-        self.show([*lines[first:], self.last_line(summary)])
+        self.show([*lines[first:], *last_lines(self.last_line(summary), self.console)])
 
     def show(self, lines: Sequence[Text]) -> None:
         """Print lines."""
         self.console.print(*lines, sep="\n", soft_wrap=True)
+
+
+def last_lines(text: Text, console: Console) -> list[Text]:
+    """Return the summary line: in lines on a terminal, which would break it within words, and as it is elsewhere."""
+    return wrapped_texts(text.plain, console.width, str(text.style)) if console.is_terminal else [text]
 
 
 def sentence_texts(text: str, width: int, style: str = "", *, first: str = "", indent: str = INDENT) -> list[Text]:

@@ -1,4 +1,4 @@
-"""The last line of every result: what was found, how much was read, and the exit status."""
+"""The last line of every result: what was found, how much was read, and the exit status; `clean` is verify's alone."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ def verdict(summary: Mapping[str, object]) -> str:
 
 def summary_sentence(summary: Mapping[str, object]) -> str:
     """Return the last line of a result, without a line end."""
-    parts = ["nothing is finished" if _is_nothing_finished(summary) else verdict(summary)]
-    if summary.get("damage_count"):
+    word = verdict(summary)  # that nothing was found is not "clean": only verify checks a log
+    parts = ["nothing is finished" if _is_nothing_finished(summary) else "" if word == "clean" else word]
+    if not parts[0] and not summary.get("damage_count"):
+        parts = []
+    elif summary.get("damage_count"):
         size_bytes = summary.get("damage_bytes")
         size = human_bytes(size_bytes) if size_bytes else "inside whole batches"
         place = f"{count_of(summary['damage_count'], 'place')}, {size}"
-        parts[0] += f" in {place}" if parts[0] == "DAMAGE" else f", but bytes without a batch in {place}"
+        without = f"bytes without a batch in {place}"
+        parts[0] += f" in {place}" if parts[0] == "DAMAGE" else f", but {without}" if parts[0] else without
     elif any(_is_part(summary, name) for name in ("files", "partitions", "bytes")):
         parts[0] += " in what was read"
     if summary.get("interrupted"):

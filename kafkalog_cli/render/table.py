@@ -9,9 +9,10 @@ from rich.text import Text
 
 from kafkalog_cli.render.cells import human_bytes, place_of, plain, safe_text, span, time_cell
 from kafkalog_cli.render.columns import DAMAGE_STYLE, SHOWN, column_cells, heading_of, kind_of, partition_of, row_style
-from kafkalog_cli.render.grid import choose_layout, draws_blocks, more_line, open_console
-from kafkalog_cli.render.summary import KEPT_FINDINGS, finding_lines
+from kafkalog_cli.render.grid import choose_layout, draws_blocks, more_line, narrow_notes, open_console
+from kafkalog_cli.render.summary import KEPT_FINDINGS, finding_lines, last_lines, sentence_texts
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, summary_sentence, verdict
+from kafkalog_core.output import tables
 from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import count_of
 
@@ -53,11 +54,14 @@ class TableWriter:
         self._findings: list[Mapping[str, object]] = []
         self._finding_count = 0
         self._marks: dict[str, tuple[str, str]] = {}
+        self._without = 0
+        for note in settings.notes:
+            self._print(*sentence_texts(note, self._console.width, "bold yellow"))
 
     def write(self, chunk: Chunk) -> None:
         """Take the rows of a chunk; they appear as soon as the widths are known."""
         take = {"damage": self._take_damage, "finding": self._take_finding, "stats": self._take_stats}
-        cells = column_cells(chunk)
+        cells = column_cells(chunk, self._settings.transactions)
         if cells is not None:
             self._take_cells(chunk, cells)
         else:
@@ -72,12 +76,16 @@ class TableWriter:
     def finish(self, summary: Mapping[str, object]) -> None:
         """Show the pending rows, the findings and the summary line."""
         self._flush()
+        self._end_table()
+        if self._without:
+            self._print(Text(f"no such record in {count_of(self._without, 'log')}"))
         if self._findings:
             self._print(Text(), Text("Findings", "bold"))
             self._print(*finding_lines(self._findings, self._console.width))
         if not self._settings.live:
             self._print(*more_line(self._finding_count - len(self._findings), "finding"))
-        self._print(Text(), Text(summary_sentence(summary), VERDICT_STYLES[verdict(summary)]))
+        last = Text(summary_sentence(summary), VERDICT_STYLES[verdict(summary)])
+        self._print(Text(), *last_lines(last, self._console))
 
     def _take_cells(self, chunk: Chunk, rows: Iterator[tuple[Sequence[str], str]]) -> None:
         """Take rows of one file that are cells already."""
@@ -92,13 +100,20 @@ class TableWriter:
         """Begin with rows of a kind; rows of another kind have other columns."""
         if kind != self._kind:
             self._flush()
-            self._kind, self._layout = kind, None
+            self._end_table()
+            self._kind = kind
 
     def _fit(self, cells: Sequence[str]) -> None:
         """Choose the columns again if a row has something in a column that was left out as empty."""
         if self._layout is not None and self._layout.empty and self._layout.hides(cells):
             self._flush()
-            self._layout = None
+            self._end_table()
+
+    def _end_table(self) -> None:
+        """Name the columns below the table for which it is too narrow; the next row begins another table."""
+        if self._layout is not None:
+            self._print(*(Text(note, "dim") for note in narrow_notes(self._layout)))
+        self._layout = None
 
     def _take_stats(self, row: Mapping[str, object]) -> None:
         self._flush()
@@ -106,6 +121,9 @@ class TableWriter:
 
     def _take_row(self, row: Mapping[str, object]) -> None:
         kind = kind_of(row)
+        if kind == tables.COUNT.name and not row.get("records"):
+            self._without += 1  # the logs that have such records are the answer; the others are counted
+            return
         self._begin(kind)
         cells = [column.cell(row) for column in SHOWN[kind]]
         self._fit(cells)
@@ -144,10 +162,10 @@ class TableWriter:
         sample = [line.cells for line in lines if line.text is None]
         texts: list[str] = []
         if self._layout is None and sample:
-            self._layout = choose_layout(SHOWN[self._kind], sample, self._console.width)
+            self._layout = choose_layout(SHOWN[self._kind], sample, self._console.width, self._settings.kept)
             texts.append("")
             self._put_heading(lines[0], texts)
-            texts += [self._styled(text, style) for text, style in _title_lines(self._layout)]
+            texts.append(self._styled(self._layout.line(self._layout.titles), "bold underline"))
         for line in lines:
             self._put_heading(line, texts)
             text = line.text
@@ -201,15 +219,6 @@ def _texts_below(row: Mapping[str, object]) -> list[str]:
     if isinstance(steps, list):
         texts += [f"  {number}. {safe_text(step['text'])}" for number, step in enumerate(steps, 1)]
     return texts
-
-
-def _title_lines(layout: TableLayout) -> list[tuple[str, str]]:
-    """Return the lines above a table, and their styles."""
-    lines = [(layout.line(layout.titles), "bold underline")]
-    if layout.narrow:
-        left_out = ", ".join(layout.titles[index] for index in layout.narrow)
-        lines.append((f"(the line is too short for: {left_out}; --output ndjson has everything)", "dim"))
-    return lines
 
 
 # --- figures of --stats -----------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def _damage_cell(row: Mapping[str, object]) -> str:
 
 
 _COLUMNS: Final = (
-    TableColumn("partition", directory_name, flexible=True),
+    TableColumn("partition", directory_name),
     TableColumn("state", lambda row: _WORDS.get(str(row["state"]), str(row["state"]))),
     count_column("errors", "errors"),
     count_column("warnings", "warnings"),

@@ -26,6 +26,7 @@ from kafkalog_core.text import csv_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from kafkalog_cli.render.columns import Transactions
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.dump.parallel import ChunkWriter
     from kafkalog_core.ops.repair.plan_rows import PlanRows
@@ -68,11 +69,17 @@ class RowSettings(Struct, frozen=True, kw_only=True):
     tables: the row types that may come; CSV makes its header of them.
     bytes_mode: how keys and values are written.
     live: whether each chunk is shown at once, for a log that grows.
+    kept: titles of columns that a table keeps, narrow or empty, because an option asks for them.
+    notes: sentences about the directories that are read, above a table.
+    transactions: how the transactions of the rows ended, for a table; None: that is not shown.
     """
 
     tables: tuple[Table, ...]
     bytes_mode: BytesMode = "auto"
     live: bool = False
+    kept: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+    transactions: Transactions | None = None
 
 
 class ByteStream(Protocol):
@@ -329,7 +336,7 @@ QUERIES: Final[ResultKind[Chunk]] = ResultKind(for_people={"table": f"{_RENDER}.
 
 
 def open_results(
-    kind: ResultKind[Item], output: str, *arguments: object, settings: RowSettings | None = None
+    kind: ResultKind[Item], output: str, *arguments: object, settings: RowSettings | None = None, **options: bool
 ) -> ResultWriter[Item]:
     """Return the writer of a kind of result for a form of output.
 
@@ -338,9 +345,10 @@ def open_results(
         output: `table`, `json`, `ndjson`, `csv`, or another form of the kind.
         arguments: what the class for people takes.
         settings: for rows; by default those of the kind's row types.
+        options: what the class for people takes by name: how much it shows.
     """
     if output in kind.for_people:
-        return cast("ResultWriter[Item]", _load(kind.for_people[output])(*arguments))
+        return cast("ResultWriter[Item]", _load(kind.for_people[output])(*arguments, **options))
     rows = _ROW_WRITERS[output](settings or RowSettings(tables=kind.tables))
     if not kind.rows_of:
         return cast("ResultWriter[Item]", rows)

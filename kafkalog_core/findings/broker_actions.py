@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, CLEAN_MARK, MARK_OF_ALL, START_LATER
+from kafkalog_core.findings.client_reads import CONSUMERS
+from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, CLEAN_MARK, MARK_OF_ALL, REINDEX, START_LATER
 from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from kafkalog_core.findings.kinds import Severity
 
-__all__ = ["AFTER_EITHER", "DOES_NOT_START", "START_ACTIONS", "StartAction"]
+__all__ = ["AFTER_EITHER", "BEFORE_OFFLINE", "DOES_NOT_START", "OFFLINE", "START_ACTIONS", "StartAction"]
 
 DOES_NOT_START: Final = "Does not start"
 """How an action begins with which the broker ends."""
+OFFLINE: Final = "Takes the whole log directory offline"
+"""How an action begins after which the broker runs on if it has another log directory."""
+
+
+BEFORE_OFFLINE: Final = "Releases before 1.0 do not start, nor do those before 3.2 if it is a leader-epoch-checkpoint."
+"""Which releases do not take a log directory offline where they refuse a checkpoint."""
 
 
 class StartAction(NamedTuple):
@@ -40,6 +47,9 @@ class StartAction(NamedTuple):
 _COPY_AWAY: Final = "copy the directory away and look at the records after this place: kafkalog dump --resync"
 _REPLICA: Final = f"Copy the partition from a healthy replica. If there is none, {_COPY_AWAY}."
 _SAVE: Final = f"Start no broker on it yet. Copy the partition from a healthy replica. If there is none, {_COPY_AWAY}."
+_OTHER_FIRST: Final = (
+    "Mend the other file first, as its own finding says, and verify again. Truncate nothing before that."
+)
 _UNMARK: Final = (
     "Stop the broker, copy the directory away and truncate the log here: kafkalog truncate --at-damage. Or delete "
     f"{CLEAN_MARK}: the next start then recovers the log, and truncates it here too. {MARK_OF_ALL}"
@@ -52,7 +62,7 @@ _TAIL: Final = (
 
 START_ACTIONS: Final = {
     "payload": StartAction(
-        "Does not decode the records of the batch at its start. Keeps the batch and serves it.{consumers}",
+        f"Does not decode the records of the batch at its start. Keeps the batch and serves it. {CONSUMERS}",
     ),
     "unreadable": StartAction(
         "Takes the whole log directory offline at the first read that reaches this place, at its start or later."
@@ -63,6 +73,13 @@ START_ACTIONS: Final = {
     ),
     "stops": StartAction(f"{DOES_NOT_START}{{where}}: {{problem}}.", _SAVE, "error", AT_DAMAGE),
     "stops-in-batch": StartAction(f"{DOES_NOT_START}{{where}}: {{problem}}.", _SAVE, "error", AS_BROKER),
+    # because of another file, which is mended first: only then is it known what the start does here
+    "stops-elsewhere": StartAction(f"{DOES_NOT_START}{{where}}: {{problem}}.", _OTHER_FIRST),
+    "offline": StartAction(
+        f"{OFFLINE}{{where}}: {{problem}}. It does not start if it has no other log directory.", _OTHER_FIRST
+    ),
+    "stops-before-it": StartAction(f"{DOES_NOT_START} because of {{where}}. Without that it {{otherwise}}"),
+    "offline-before-it": StartAction(f"{OFFLINE} because of {{where}}. Without that it {{otherwise}}"),
     "stops-until-2.0": StartAction(
         f"{DOES_NOT_START}{{where}}: {{problem}}. Release 2.0 and later start.",
         "Start release 2.0 or later on the log directory, and do not truncate the log.",
@@ -70,6 +87,7 @@ START_ACTIONS: Final = {
         START_LATER,
     ),
     "unknown": StartAction("Does something here that cannot be predicted{where}: {problem}.", _SAVE),
+    "split": StartAction("Splits the segment when it recovers it at its next start: {problem}."),
     "swept": StartAction("Deletes the whole segment{why}.", _SAVE),
     "deleted": StartAction("Deletes the whole segment{why}. {lost} are lost.", _SAVE),
     "tail-truncated": StartAction(
@@ -87,10 +105,28 @@ START_ACTIONS: Final = {
         "are lost, whole batches among them.",
         _SAVE,
     ),
-    "kept": StartAction("Recovers the segment, because {why}, and keeps this place.{consumers}", _REPLICA),
-    "unread-order": StartAction("Does not notice it at its start.{consumers}"),
+    "kept-hidden": StartAction(
+        "Recovers the segment, because {why}, and keeps this place, but takes offset {found_end} as the log end "
+        "offset, although other batches of the segment have higher offsets: it assigns these again.",
+        _SAVE,
+        "error",
+        AT_DAMAGE,
+    ),
+    "unread-order-below": StartAction(
+        "Does not notice it at its start. Its offsets are below the base offset of the segment: consumers get its "
+        "records only if no earlier segment has these offsets.",
+    ),
+    "unread-order-hidden": StartAction(
+        "Does not notice it at its start, because {why}, but takes offset {found_end} as the log end offset, although "
+        "other batches of the segment have higher offsets: it assigns these again.",
+        _SAVE,
+        "error",
+        AT_DAMAGE,
+    ),
+    "kept": StartAction(f"Recovers the segment, because {{why}}, and keeps this place. {CONSUMERS}", _REPLICA),
+    "unread-order": StartAction(f"Does not notice it at its start. {CONSUMERS}"),
     "unread-checksum": StartAction(
-        "Computes no checksum at its start, because {why}, and serves the batch.{consumers}",
+        f"Computes no checksum at its start, because {{why}}, and serves the batch. {CONSUMERS}",
         _REPLICA,
     ),
     "unread-tail": StartAction(
@@ -115,8 +151,15 @@ START_ACTIONS: Final = {
         AT_DAMAGE,
     ),
     "unread": StartAction(
-        "Does not read this place at its start, because {why}.{consumers}",
+        f"Does not read this place at its start, because {{why}}. {CONSUMERS}",
         _REPLICA,
+    ),
+    "txn-forgotten": StartAction(
+        "Forgets the transaction at its next start, because the last shutdown was clean and there is no producer "
+        "snapshot: read_committed consumers get its records as if they were committed.",
+        "Start no broker on it yet. kafkalog reindex writes the snapshot from the log, so that the transaction remains "
+        "open.",
+        next_step=REINDEX,
     ),
     "v07-tail": StartAction(
         "Truncates the log here: after an unclean shutdown 0.7 reads its last file up to the first incomplete message.",

@@ -46,6 +46,9 @@ NUMBERS: Final = frozenset(
 )
 """The placeholders of a number; the values of `{dir}`, `{path}`, `{reason}` and the others are any text."""
 
+_DIRECTORIES: Final = frozenset(["dir", "dirs", "path", "partition_dir", "entry"])
+"""The placeholders of places: a name may end in any character, and a wording has the full stop of its sentence."""
+
 # --- layouts ----------------------------------------------------------------------------------------------------------
 _LEVEL: Final = r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)"
 _HEAD: Final = re.compile(rf".{{0,200}}?\d\d:\d\d:\d\d\S*\s+(?:\[[^\]]*\]\s+)?{_LEVEL}\s+")
@@ -53,8 +56,12 @@ _HEAD: Final = re.compile(rf".{{0,200}}?\d\d:\d\d:\d\d\S*\s+(?:\[[^\]]*\]\s+)?{_
 _LOGGER_FIRST: Final = re.compile(r"(?:\[[^\]]*\]\s+)?[\w.$-]+(?::(?:\d+|\?))?\s+-\s")
 """`LogManager:76 - ` after the level: no logger is after the message then."""
 _THREAD: Final = r"(?:\s+\[[^\]]*\])?\s*$"
-_DOTTED_LOGGER: Final = re.compile(rf"\s*\((?:[A-Za-z_][\w$-]*\.)+[A-Za-z_][\w$-]*\){_THREAD}")
-_ANY_LOGGER: Final = re.compile(rf"\s*\([A-Za-z_][\w$.-]*\){_THREAD}")
+_CLASS: Final = r"(?:[A-Za-z_][\w$-]*\.)+(?:[A-Z][\w$]*|logger)"
+"""A logger's name is that of a class in a package, or one like `state.change.logger`."""
+_LINE: Final = r"(?::\d+)?"
+_DOTTED_LOGGER: Final = re.compile(rf"\s*\({_CLASS}{_LINE}\){_THREAD}")
+_ANY_LOGGER: Final = re.compile(rf"\s*\((?:{_CLASS}|(?:[A-Z][a-z0-9]+){{2,}}){_LINE}\){_THREAD}")
+"""Or that of a class alone, as `LogFutureTimestampLogger`; `(old)` and `(Copy)` are parts of a directory's name."""
 _JSON: Final = re.compile(r'\{\s*"')
 
 
@@ -109,6 +116,13 @@ _TOPIC_ID: Final = re.compile(r"[\w-]{22}:")
 _OLD_PARTITION: Final = re.compile(r"\[?(?P<topic>[\w.-]+),\s?(?P<number>\d+)\]?")
 
 
+_NAMED_PLACES: Final = (
+    re.compile(r"\b(?:Unified)?Log\(dir=(?P<partition_dir>.+?), topic(?:Id)?="),
+    re.compile(r"(?<![^\s('\[\"=])(?P<path>(?:/|[A-Za-z]:\\).*?[/\\]\d{20}\.[a-z]+(?:\.[a-z]+)?)(?=[\s)\]'\",.:;]|$)"),
+)
+"""Places that a message may name in a value: a log, as UnifiedLog.toString writes it, and a file of a segment."""
+
+
 class Heard(NamedTuple):
     """A recognized line: its message, and the values of the placeholders (`path`, `partition`, `offset`, ...)."""
 
@@ -136,7 +150,14 @@ def hear(text: str) -> Heard | None:
 
 def _values(text: str, match: re.Match[str]) -> dict[str, str]:
     found = _identity(text) | match.groupdict()
-    values = {name: value.strip().rstrip(".,:;") for name, value in found.items() if value.strip()}
+    if not found.keys() & _DIRECTORIES:
+        named = next(filter(None, (place.search(text) for place in _NAMED_PLACES)), None)
+        found |= {} if named is None else named.groupdict()
+    values = {
+        name: value.strip() if name in _DIRECTORIES else value.strip().rstrip(".,:;")
+        for name, value in found.items()
+        if value.strip()
+    }
     if "partition" in values:
         partition = _TOPIC_ID.sub("", values["partition"], count=1)
         old = _OLD_PARTITION.fullmatch(partition)

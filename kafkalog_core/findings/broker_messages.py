@@ -132,6 +132,7 @@ RUNNING: Final = (
             "Unexpected offset in append to {partition}. {reason}",
             "Attempt to append an offset ({offset}) to position {number} no larger than the last offset appended",
             "Attempt to append an offset {offset} to position {number} no larger than the last offset appended",
+            "Attempt to append an offset ({offset}) to slot {number} no larger than the last offset appended",
         ),
         "Offsets of {partition} do not increase.",
         "The leader's log has offsets in a wrong order, or this replica has a wrong log end offset.",
@@ -193,7 +194,7 @@ RUNNING: Final = (
         "error",
         ("[kafka-log-cleaner-thread-{number}]: Error due to", "[kafka-log-cleaner-thread-{number}], Error due to"),
         "A thread of the log cleaner died: it compacts nothing until a restart.",
-        "Before 1.1 a damaged batch, or a segment whose keys do not fit into the buffer, stops the thread; "
+        "Before 2.1 a damaged batch, or a segment whose keys do not fit into the buffer, stops the thread; "
         "__consumer_offsets then grows.",
         "Continues silently without the thread.",
         "The exception after this line names the partition. Repair it, and start the broker again.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
 from kafkalog_core.findings.kinds import CHECKPOINT, CHECKPOINT_WITH_OTHERS, DENIED, MOVE_FILE, REINDEX, FindingType
 
 __all__ = ["FILES", "INDEXES", "SMALL_FILES"]
@@ -44,7 +45,7 @@ FILES: Final = {
     ),
     "txn.open": FindingType(
         "warning",
-        "Producer {producer} has had a transaction open since offset {offset}: read_committed consumers stop there.",
+        "Producer {producer} has had a transaction open since offset {offset}.",
         "Waits for its marker: read_committed consumers read nothing after it, and the log cleaner does not clean "
         "there.",
         "If the producer no longer runs, abort the transaction when the broker is running: kafka-transactions.sh "
@@ -414,8 +415,8 @@ def _checkpoint(meaning: str) -> FindingType:
     return FindingType(
         "error",
         _REFUSED,
-        "From 1.0 on takes the log directory offline; earlier releases do not start. If only a number is bad, 4.x may "
-        "continue or not start, depending on the file.",
+        f"Takes the log directory offline. {BEFORE_OFFLINE} If only a number is bad, 4.x may continue or not start, "
+        "depending on the file.",
         "Stop the broker and run kafkalog checkpoint, which repairs the bad lines and keeps the others. By hand: line "
         "1 is 0, line 2 is the number of entries, and each entry has a line.",
         meaning,
@@ -439,8 +440,8 @@ def _partition_metadata(what: str) -> FindingType:
     return FindingType(
         "error",
         _REFUSED,
-        "Does not load the partition and takes the log directory offline; an empty file or an invalid id stops the "
-        "broker.",
+        "Does not load the partition and takes the log directory offline; releases before 3.2 do not start. An empty "
+        "file or an invalid id stops the broker.",
         "Stop the broker and run kafkalog checkpoint, which takes the id from the topic's other partitions, if there "
         "are any. By hand: line 1 is `version: 0`, line 2 is `topic_id: ` and the id that the replicas have.",
         f"partition.metadata is damaged: {what}",

@@ -56,7 +56,7 @@ EXPORTS: Final = {
         "A file of the export ({records} records, offsets {offset} to {last}) is missing, or differs from the "
         "committed file: somebody deleted or changed it.",
         _NOT_BROKEN,
-        "Restore the file, or export its partition again: kafkalog spark export --topic TOPIC --partition N --reload.",
+        "Restore the file, or export all partitions again that it may have held: kafkalog spark export --reload.",
         "An export knows its files by their names and sizes. It does not export deleted files again, because their "
         "offsets count as exported.",
     ),

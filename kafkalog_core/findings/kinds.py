@@ -10,6 +10,7 @@ from kafkalog_core.structs import NamedTuple, Struct
 
 __all__ = [
     "AS_BROKER",
+    "AS_BROKER_WITH",
     "AT_DAMAGE",
     "AT_OFFSET",
     "CHECKPOINT",
@@ -168,6 +169,8 @@ class Finding(Struct, frozen=True, kw_only=True):
 # plan, and its output names the command that applies it.
 AT_DAMAGE: Final = "kafkalog truncate {parent} --at-damage"
 AS_BROKER: Final = "kafkalog truncate {parent} --as-broker"
+AS_BROKER_WITH: Final = "kafkalog truncate {{above}} {metadata_dir} --as-broker --topic {topic} --partition {partition}"
+"""The same with the directory of the metadata log, which has the settings of topics; to be formatted first."""
 AT_OFFSET: Final = "kafkalog truncate {{parent}} --to-offset {offset}"
 """To be formatted with the offset first."""
 START_LATER: Final = "kafkalog verify {parent} --kafka 2.0"

@@ -284,7 +284,7 @@ CHECKPOINTS: Final = {
         "The log start offset is {value}, but the log ends at {end}.",
         "Deletes every segment of the partition at its next start, and starts an empty log at offset {value}.",
         "Do not start the broker. Run kafkalog checkpoint, which drops the line from log-start-offset-checkpoint.",
-        "A broker takes such a log for one that was truncated by mistake, and deletes all of it (2.8 and later).",
+        "A broker takes such a log for one that was truncated by mistake, and deletes all of it (2.2 and later).",
         next_step=CHECKPOINT,
     ),
     "cleaner-offset.beyond-end": FindingType(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.client_reads import consumers, leader
+from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
+from kafkalog_core.findings.client_reads import CONSUMERS
 from kafkalog_core.findings.kinds import (
     AS_BROKER,
     AT_DAMAGE,
@@ -31,11 +32,10 @@ __all__ = [
     "LATER_RELEASE",
     "LOGS",
     "LOG_DAMAGE",
-    "V07_SUFFIX",
+    "OF_ONE_BATCH",
     "ZERO_TAIL",
     "EntryDamageType",
     "LogDamageType",
-    "in_07",
 ]
 
 
@@ -54,7 +54,7 @@ _SKIP: Final = (
     "the batch, which skips all of its records. The checksum is good, so the batch was written this way. Retention "
     "deletes it in time, unless the topic is compacted."
 )
-_CHECKPOINT: Final = "Refuses the file. From 1.0 on it takes the log directory offline; earlier releases do not start."
+_CHECKPOINT: Final = f"Refuses the file, and takes the log directory offline. {BEFORE_OFFLINE}"
 _SNAPSHOT: Final = (
     "Deletes the snapshot and uses the next older one. If none is left, it reads the log from its start after an "
     "unclean shutdown, and forgets all producers after a clean one."
@@ -95,9 +95,9 @@ class LogDamageType(NamedTuple):
         )
 
 
-def _served(code: str, before: str = _SERVED, after: str = _CLEANER) -> str:
-    """Return what a broker does with a batch whose checksum is good, and what consumers do that get it."""
-    return " ".join(part for part in (before, consumers(code), after) if part)
+def _served(before: str = _SERVED, after: str = _CLEANER) -> str:
+    """Return what a broker does with a batch whose checksum is good, and the place of what consumers do that get it."""
+    return " ".join(part for part in (before, CONSUMERS, after) if part)
 
 
 def _payload(
@@ -110,7 +110,7 @@ def _payload(
     severity: Severity = "error",
     next_step: str | None = DUMP_RECORDS,
 ) -> LogDamageType:
-    action = _served(code) if broker_action is None else broker_action
+    action = _served() if broker_action is None else broker_action
     return LogDamageType(code, message, meaning, action, cure, severity, next_step)
 
 
@@ -177,7 +177,7 @@ LOG_DAMAGE: Final = {
         "The offsets of a complete batch are below those of the batch before it, or below the base offset in the file "
         "name.",
         "In recovery it empties the segment and deletes all later ones, or does not start, or does not notice, "
-        f"depending on where index entries are. Otherwise it serves the batch. {consumers('batch.offset-order')}",
+        f"depending on where index entries are. Otherwise it serves the batch. {CONSUMERS}",
         "Copy the partition from a healthy replica.",
     ),
     # --- payload under a good checksum: format.decode -----------------------------------------------------------------
@@ -193,16 +193,14 @@ LOG_DAMAGE: Final = {
     "payload-trailing": _payload(
         "batch.payload-trailing",
         "There are bytes after the end of the compressed records. Kafka ignores them; the records were read.",
-        _served("batch.payload-trailing", "Ignores them.", ""),
-        _NOTHING,
+        _served("Ignores them.", ""),
         severity="warning",
-        next_step=None,
     ),
     "payload-checksum": _payload(
         "batch.payload-checksum",
         "The checksum or the size of the content in an lz4 frame is wrong. Kafka verifies neither; the records were "
         "read, and may be damaged.",
-        _served("batch.payload-checksum", "Does not verify it.", ""),
+        _served("Does not verify it.", ""),
         "Compare the records with another replica (kafkalog dump --records).",
         message="In the batch at byte {position}: {detail}.",
         severity="warning",
@@ -211,6 +209,18 @@ LOG_DAMAGE: Final = {
     "payload-dependent": _payload(
         "batch.payload-dependent",
         "The blocks of an lz4 frame depend on each other, which Java's code refuses. The records were read.",
+        message="In the batch at byte {position}: {detail}.",
+    ),
+    "payload-flags": _payload(
+        "batch.payload-flags",
+        "Reserved flags are set in the header of a gzip stream. Kafka does not look at them; the records were read.",
+        _served("Ignores them.", ""),
+        message="In the batch at byte {position}: {detail}.",
+        severity="warning",
+    ),
+    "payload-window": _payload(
+        "batch.payload-window",
+        "A zstd frame asks for a window of more than 128 MiB, which Java's code refuses. The records were read.",
         message="In the batch at byte {position}: {detail}.",
     ),
     "wrapper-value": _payload(
@@ -232,19 +242,13 @@ LOG_DAMAGE: Final = {
     "header-contradiction": _payload(
         "batch.header-contradiction",
         "The offsets and the record count of a complete batch contradict each other.",
-        _served(
-            "batch.header-contradiction",
-            "Does not compare them when it loads the log.",
-            leader("batch.header-contradiction"),
-        ),
+        _served("Does not compare them when it loads the log.", ""),
         message="The header of the batch at byte {position} contradicts itself: {detail}.",
     ),
     "record-offset": _payload(
         "record.offset-outside",
         "A record of a complete batch has an offset outside the offsets of the batch.",
-        _served(
-            "record.offset-outside", "Does not compare them when it loads the log.", leader("record.offset-outside")
-        ),
+        _served("Does not compare them when it loads the log.", ""),
         message="In the batch at byte {position}: {detail}.",
     ),
     "headers-limit": _payload("record.headers-limit", "A record has more than a million headers."),
@@ -272,7 +276,7 @@ LOG_DAMAGE: Final = {
             "checksum of its own, although the checksum of the whole batch is right."
         ),
     ),
-    "message-empty": _payload("batch.wrapper-empty", "A compressed message contains no message."),
+    "message-empty": _payload("batch.wrapper-empty", "A compressed message contains no whole message."),
     "message-offset": _payload("record.inner-offset", "Relative inner offsets pass the offset of their wrapper."),
 }
 
@@ -284,7 +288,7 @@ ENTRY_DAMAGE: Final = {
     ),
     "partial-entry": EntryDamageType(
         "The bytes at the end of an index are fewer than an entry.",
-        "Rounds the size down to whole entries (0.8.0: does not start).",
+        "Ignores the incomplete entry (before 2.3: deletes the index and rebuilds it; 0.8: does not start).",
         "Stop the broker, verify the log of the segment, and delete its .index (if only the .timeindex or .txnindex "
         "is broken, delete the .index too): the next start rebuilds all indexes of the segment, and truncates the log "
         "at its first bad batch.",
@@ -372,16 +376,24 @@ _HEADERS: Final = {
         "error",
         "The batch at byte {position}, offset {offset}, is compressed with codec {codec}, which does not exist in "
         "magic {magic}.",
-        _served("batch.unknown-codec", "Loads the batch, because recovery does not check the codec."),
+        _served("Loads the batch, because recovery does not check the codec."),
         _SKIP,
         "The codec id is unknown, or is zstd in a message of magic 0 or 1: the records cannot be read.",
         next_step=DUMP_RECORDS,
     ),
+    "batch.compressed-empty": FindingType(
+        "error",
+        "The batch at byte {position}, offset {offset}, is compressed with {codec}, but counts no record.",
+        _served("Loads the batch.", ""),
+        _SKIP,
+        "The log cleaner writes the batches from which it removes all records without compression.",
+        next_step=DUMP_BATCHES,
+    ),
     "segment.offset-overflow": FindingType(
         "error",
         "The batch at byte {position} ends at offset {offset}, more than 2147483647 above the segment's base offset.",
-        "Splits the segment when it loads it (2.0 and later), and does not start if that fails. Older releases cannot "
-        "index the batches after it.",
+        "Splits the segment when it recovers it, as after an unclean shutdown (2.0 and later), and does not start if "
+        "that fails. Else it loads the segment as it is. Older releases cannot index the batches after it.",
         "If the offset is right, let a broker of 2.0 or later split the segment. If it is wrong, copy the partition "
         "from a healthy replica, because the log would end at a wrong offset.",
         "The offset is too far from the base offset for any index. Old cleaners wrote such segments, but a damaged "
@@ -413,7 +425,7 @@ _RECORDS: Final = {
         "error",
         "In the batch at byte {position}, offsets {first} to {last}, the record at offset {offset} is not above the "
         "record before it.",
-        _served("record.offset-order", "Loads the batch.", leader("record.offset-order")),
+        _served("Loads the batch.", ""),
         _WRITTEN_SO,
         "Offsets in a batch always increase.",
         next_step=DUMP_RECORDS,
@@ -422,7 +434,7 @@ _RECORDS: Final = {
         "error",
         "The compressed message at byte {position} starts with offset {offset}, but the batch before it has reached "
         "this offset already; its own offset is {last}.",
-        _served("record.wrapper-overlap", "Loads the message.", ""),
+        _served("Loads the message.", ""),
         f"{_COPY}. kafkalog dump --records shows the offsets.",
         "The offset of a compressed message of magic 0 or 1 is above the batch before it, but the offsets of the "
         "messages inside are not.",
@@ -432,7 +444,7 @@ _RECORDS: Final = {
         "error",
         "The last message inside the compressed message at byte {position} has offset {offset}, but the compressed "
         "message has {last}.",
-        _served("record.wrapper-end", "Loads the message, and uses only the outer offset.", ""),
+        _served("Loads the message, and uses only the outer offset.", ""),
         f"{_COPY}. kafkalog dump --records shows the offsets.",
         "A compressed message has the offset of its last inner message. No checksum protects the outer offset.",
         next_step=DUMP_RECORDS,
@@ -492,9 +504,9 @@ _RECORDS: Final = {
 _ENDS: Final = {
     "log.end-hidden": FindingType(
         "error",
-        "The last entry of the offset index does not point to a whole batch, so the broker takes offset {offset}, the "
-        "base offset of the segment, as the log end offset, although the log holds offset {last}.",
-        "Hides every record of the segment after a clean shutdown, and assigns their offsets again.",
+        "From the last entry of the offset index on the broker does not find the last whole batch, so it takes offset "
+        "{offset} as the log end offset, although the log holds offset {last}.",
+        "Hides the records from that offset on after a clean shutdown, and assigns their offsets again.",
         "Start no broker on it yet. Truncate the log at its first damage, which keeps every batch before it.",
         "After a clean shutdown a broker searches the log end offset from the last index entry on, and computes no "
         "checksum (LogSegment.readNextOffset).",
@@ -562,38 +574,10 @@ LOGS: Final = {
 }
 
 
-V07_SUFFIX: Final = ".kafka"
-"""The end of a log file's name in 0.7."""
-_ELSEWHERE: Final = "In an earlier segment, and after a clean shutdown: checks nothing; consumers that read here fail."
-_LAST_COPY: Final = (
-    "Kafka 0.7 keeps one copy of a partition. Copy the directory away before a broker starts on it, and look at the "
-    "records after this place: kafkalog dump --resync. To truncate the log here: kafkalog truncate --at-damage."
-)
-_CUTS: Final = f"In the last segment after an unclean shutdown: truncates the log at this message. {_ELSEWHERE}"
-_TAIL: Final = (
-    "In the last segment after an unclean shutdown: truncates these bytes. After a clean shutdown: appends after "
-    "them, and consumers cannot read what it appends. In an earlier segment: checks nothing, and consumers that read "
-    "here fail."
-)
-_MAGIC: Final = f"In the last segment after an unclean shutdown: does not start. {_ELSEWHERE}"
-_SERVES: Final = "Serves the message, and the consumer fails on it."
-_AFTER: Final = "Set the stored position of the consumers to the address of the next message: kafkalog dump shows it."
-_READ_AGAIN: Final = "Fails at every read from here."
-_DISK: Final = "Stop the broker and copy the disk (ddrescue) first: Kafka 0.7 keeps one copy of a partition."
-_FRAMING: Final = {
-    "log.torn-tail": (_TAIL, _LAST_COPY),
-    "log.zero-tail": (_TAIL, _LAST_COPY),
-    "log.zero-filled": (_CUTS, _LAST_COPY),
-    "log.bad-length": (_CUTS, _LAST_COPY),
-    "log.unknown-magic": (_MAGIC, _LAST_COPY),
-    "log.unreadable": (_READ_AGAIN, _DISK),
-    "batch.crc-mismatch": (_CUTS, _LAST_COPY),
+OF_ONE_BATCH: Final = frozenset(LOGS) - {
+    *_ENDS,
+    "batch.future-timestamp",
+    "batch.negative-timestamp",
+    "segment.offset-overflow",
 }
-
-
-def in_07(code: str, kind: FindingType) -> FindingType:
-    """Return the text of a finding in a file of Kafka 0.7; the catalog's own text if it applies to 0.7 too."""
-    if code not in LOGS or kind.broker_action is None:
-        return kind
-    broker_action, cure = _FRAMING.get(code, (_SERVES, _AFTER))
-    return kind._replace(broker_action=broker_action, cure=cure)
+"""The findings that say what is wrong with the batch at their position; the others are about a file, or a start."""

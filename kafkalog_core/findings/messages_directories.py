@@ -241,7 +241,12 @@ DIRECTORIES: Final = (
     BrokerMessage(
         "broker.map-failed",
         "error",
-        ("Map failed", "Too many open files"),
+        (
+            "Map failed",
+            "FileNotFoundException: {path} (Too many open files)",
+            "FileSystemException: {path}: Too many open files",
+            "Too many open files",
+        ),
         "The operating system refused more mapped or open files.",
         "Each segment needs two maps and several open files: vm.max_map_count or the limit of open files is too low.",
         _IO + " The files are not damaged.",

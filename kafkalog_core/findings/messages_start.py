@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.client_reads import consumers
+from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
+from kafkalog_core.findings.client_reads import CONSUMERS
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, BrokerMessage
 
 __all__ = ["FILES", "RECOVERY"]
@@ -172,7 +173,7 @@ RECOVERY: Final = (
         "The check of {path} failed: its last entry is not above its base offset, or its size is not a whole number "
         "of entries.",
         "A crash left zeros at its end although there is a clean shutdown file, or the file belongs to another log.",
-        "Releases 0.8.0 to 0.8.2 do not start. Releases 0.9 to 2.1, and the cache of tiered storage, delete the index "
+        "Releases 0.8.0 to 0.8.2 do not start. Releases 0.9 to 2.2, and the cache of tiered storage, delete the index "
         "and rebuild it.",
         "Stop the broker, verify the log of the segment, then delete its .index (not the log, and not only the "
         ".timeindex). The next start rebuilds the indexes of the segment, and truncates its log at the first bad "
@@ -235,7 +236,10 @@ RECOVERY: Final = (
     BrokerMessage(
         "broker.record-too-small",
         "error",
-        ("Found record size {size_bytes} smaller than minimum record overhead ({count}) in file {path}",),
+        (
+            "Found record size {size_bytes} smaller than minimum record overhead ({count}) in file {path}.",
+            "Found record size {size_bytes} smaller than minimum record overhead ({count}) in file {path}",
+        ),
         "A batch in {path} has a size of {size_bytes} bytes, less than the smallest batch: there are zeros or garbage.",
         "Typically there are zeros or garbage after the last batch, but also a .kafka_cleanshutdown, so that recovery "
         "does not truncate them. A disk image, a snapshot or an rsync of a running broker causes this.",
@@ -257,7 +261,7 @@ RECOVERY: Final = (
         "The stored checksum of a batch is not the checksum of its bytes (stored {stored}, computed {computed}).",
         "Bytes changed on the disk, in memory or in a copy. If the line is about a request, a client may have sent "
         "the batch.",
-        f"In recovery it truncates the log there. Else it serves the batch. {consumers('batch.crc-mismatch')}",
+        f"In recovery it truncates the log there. Else it serves the batch. {CONSUMERS}",
         "Copy the partition from a healthy replica. Check the disk (dmesg, SMART).",
         ("crc-mismatch",),
     ),
@@ -314,7 +318,7 @@ RECOVERY: Final = (
         ),
         "{path} is a finished result of compaction or a split, but has not replaced the old segments yet.",
         "The broker stopped in the middle of the swap.",
-        "Completes the swap and deletes the old segments. Releases up to 2.8 recover the file first; 3.9 and 4.x "
+        "Completes the swap and deletes the old segments. Releases before 3.0 recover the file first; later ones "
         "trust it.",
         "Nothing needs to be done.",
         ("segment.swap", "segment.swap-alone", "segment.swap-index-missing"),
@@ -348,8 +352,8 @@ RECOVERY: Final = (
 
 
 _OFFLINE: Final = (
-    "From 1.0 on takes the whole log directory offline, and halts if it is the only one. Earlier releases do not "
-    "start. The records do not change."
+    f"Takes the whole log directory offline, and halts if it is the only one. {BEFORE_OFFLINE} The records do not "
+    "change."
 )
 _TEXT_FILE: Final = (
     "Stop the broker and run kafkalog checkpoint, which repairs the bad lines and keeps the others. By hand: line 1 "
@@ -431,6 +435,7 @@ FILES: Final = (
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}, resetting",
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}. Resetting",
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}",
+            "Error occured while reading recovery-point-offset-checkpoint file of directory {dir}",  # up to 0.10.2
         ),
         "recovery-point-offset-checkpoint of {dir} could not be read: every segment counts as not flushed.",
         "A line is malformed, the count is wrong, or the disk fails: the line before shows which.",
@@ -494,7 +499,7 @@ FILES: Final = (
         ),
         "The broker could not write a checkpoint: {path}.",
         "The disk is full, read-only or failing, or the file belongs to another user.",
-        _OFFLINE,
+        "Takes the log directory offline, and halts if it is the last one.",
         "Check the free space, the mount and dmesg. Give the files of the directory to the broker's user.",
         ("file.foreign-owner", "file.unreadable"),
         ("ls -ln {path}", "df -h {path}"),
@@ -511,8 +516,8 @@ FILES: Final = (
         ),
         "{path} is damaged: it must have two lines, version: 0 and topic_id: with 22 characters.",
         "Somebody edited the file, it was truncated, or it is another file.",
-        "Does not load the partition and takes the log directory offline. An empty file, or an invalid id, stops the "
-        "broker.",
+        "Does not load the partition and takes the log directory offline; releases before 3.2 do not start. An empty "
+        "file, or an invalid id, stops the broker.",
         "Write the two lines. The topic id is in partition.metadata of the topic's other partitions and replicas.",
         ("partition-metadata",),
         _DUMP,

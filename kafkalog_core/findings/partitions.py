@@ -6,11 +6,13 @@ from typing import Final
 
 from kafkalog_core.findings.kinds import DUMP_BATCHES, MOVE_DIRECTORY, MOVE_FILE, REINDEX, FindingType, Variant
 
-__all__ = ["BROKER_DIRS", "GAP_LOST", "GAP_UNKNOWN", "LOST_CURE", "PARTITIONS"]
+__all__ = ["AFTER_DAMAGE", "BROKER_DIRS", "GAP_LOST", "GAP_UNKNOWN", "LOST_CURE", "PARTITIONS"]
 
 
 GAP_LOST: Final = "and the records before it show that no compaction removed them"
 GAP_UNKNOWN: Final = "which is normal if the topic is or was compacted, and a loss if not"
+AFTER_DAMAGE: Final = "Loads the log silently. What consumers get of these offsets depends on the damage before them."
+"""What a broker does with a gap that damage leaves in what can be read."""
 LOST_CURE: Final = (
     "Look for the missing records on other replicas, in backups, and in directories that were moved aside."
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, REINDEX, VERIFY, FindingType
+from kafkalog_core.findings.broker_actions import OFFLINE
+from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, MOVE_FILE, REINDEX, VERIFY, FindingType
 
 __all__ = ["BEFORE_PLACE", "COMPACTIONS", "IN_FILE", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
 
@@ -96,13 +97,13 @@ TRUNCATIONS: Final = {
     ),
     "truncate.end-lost": FindingType(
         "error",
-        "The last entry of the offset index points to a batch that is not whole, so the broker takes offset {offset}, "
-        "the base offset of the segment, as the log end offset. The log holds whole batches up to offset {last}. It "
-        "does not change.",
-        "Truncates nothing after a clean shutdown, hides every record of the segment, and assigns their offsets again.",
+        "The broker takes offset {offset} as the log end offset, although the log holds whole batches up to offset "
+        "{last}: where it looks for the end, the log is damaged, or its offsets go back. The log does not change.",
+        "Truncates nothing, hides the records from its log end offset on, and assigns their offsets again.",
         "Start no broker on it yet. Truncate the log at its first damage, which keeps every batch before it.",
-        "After a clean shutdown a broker searches the log end offset from the last index entry on "
-        "(LogSegment.readNextOffset). If it finds no whole batch there, the base offset is the end.",
+        "The offset after the last batch is the log end offset, whatever is before it. After a clean shutdown a broker "
+        "searches that batch from the last index entry on (LogSegment.readNextOffset); if it finds none, the base "
+        "offset is the end.",
         next_step=AT_DAMAGE,
     ),
     "truncate.end-misled": FindingType(
@@ -132,6 +133,15 @@ TRUNCATIONS: Final = {
         "The start of a broker can be simulated only if every file can be read.",
         next_step=VERIFY,
     ),
+    "truncate.misnamed": FindingType(
+        "error",
+        "The name of a log file is not its base offset in 20 digits: {problem}. This log does not change.",
+        "Creates the empty segment, and recovers or loads the others.",
+        "Move the file out of the partition directory, or rename it to its first offset in 20 digits. Then plan again.",
+        "What a broker truncates is planned for segments that it reads. kafkalog verify reports such a file as "
+        "segment.misnamed.",
+        next_step=MOVE_FILE,
+    ),
     "truncate.split-first": FindingType(
         "error",
         "A broker splits this segment first: {problem}. The log does not change.",
@@ -147,6 +157,16 @@ TRUNCATIONS: Final = {
         "See what is wrong: kafkalog verify. To truncate the log at its first damage: kafkalog truncate --at-damage.",
         "The simulated start of a broker fails here. What a broker would do after this place is unknown.",
         next_step=AT_DAMAGE,
+    ),
+    "truncate.broker-offline": FindingType(
+        "error",
+        "A broker takes the whole log directory offline because of this log: {problem}. It truncates nothing, so the "
+        "log does not change.",
+        f"{OFFLINE}. It does not start if it has no other log directory.",
+        "See what is wrong: kafkalog verify.",
+        "The simulated start of a broker cannot read a file of the log. From 1.0 on the other log directories of the "
+        "broker stay online (KIP-112).",
+        next_step=VERIFY,
     ),
     "truncate.snapshot-not-made": FindingType(
         "warning",
@@ -164,7 +184,7 @@ BEFORE_PLACE: Final = (
 )
 """The cure of `truncate.broker-stops` where the log is not damaged up to the place; the next step is `AT_OFFSET`."""
 IN_FILE: Final = "kafkalog verify shows what is wrong with this file, and the command that mends it."
-"""The cure of `truncate.broker-stops` for a whole file; the next step is `VERIFY`."""
+"""The cure of both for a whole file; the next step is `VERIFY`."""
 
 REINDEXING: Final = {
     "reindex.damaged": FindingType(
@@ -194,8 +214,9 @@ REINDEXING: Final = {
     "reindex.overflow": FindingType(
         "error",
         "The segment is not reindexed, because it can be neither indexed nor split: {problem}.",
-        "Does not start: it can split a segment only if its last batch is out of reach of its indexes, and all "
-        "offsets increase.",
+        "Does not start if it recovers the segment (after an unclean shutdown, or without an offset index): it can "
+        "split a segment only if its last batch is out of reach of its indexes, and all offsets increase. After a "
+        "clean shutdown it does not recover a segment that has an index.",
         "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
         "Offsets in an index are 32 bits, relative to the segment's base offset.",
         next_step=AS_BROKER,

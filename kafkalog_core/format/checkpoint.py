@@ -20,8 +20,8 @@ from kafkalog_core.format.layout import CHECKPOINT_VERSION
 from kafkalog_core.format.textfile import (
     MAX_LINE_BYTES,
     Failure,
+    FileRefusal,
     Line,
-    Refusal,
     iter_lines,
     malformed_line,
     parse_int32,
@@ -88,7 +88,7 @@ class CheckpointVerdict(Struct, frozen=True, kw_only=True):
     version: int | None
     declared_count: int | None
     entry_count: int
-    refusal: Refusal | None
+    refusal: FileRefusal | None
 
 
 class NoEntry(NamedTuple):
@@ -122,7 +122,7 @@ class _Reader(Generic[_EntryT]):
         self._version: int | None = None
         self._declared_count: int | None = None
         self._entry_count = 0
-        self._first_refusal: Refusal | None = None
+        self._first_refusal: FileRefusal | None = None
 
     def read(self, chunks: Iterable[bytes]) -> Iterator[_EntryT | MalformedLine | CheckpointVerdict]:
         lines = 0
@@ -188,7 +188,7 @@ class _Reader(Generic[_EntryT]):
 
     def _refuse(self, failure: Failure, code: str, problem: str) -> None:
         if self._first_refusal is None:
-            self._first_refusal = Refusal(failure=failure, code=code, problem=problem)
+            self._first_refusal = FileRefusal(failure=failure, code=code, problem=problem)
 
 
 def parse_offset_entry(line: int, text: str) -> CheckpointOffset | NoEntry:

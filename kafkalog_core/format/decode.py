@@ -15,7 +15,7 @@ from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.decompression import FRAMED_CODECS, block_decompressor, inflater
-from kafkalog_core.format.layout import CODEC_NAMES, MAGIC_V0, MAGIC_V1, MAGIC_V2, MAX_INT32, MAX_INT64, V07_MAX_DEPTH
+from kafkalog_core.format.layout import CODEC_NAMES, MAGIC_V0, MAGIC_V1, MAX_INT32, MAX_INT64, V07_MAX_DEPTH
 from kafkalog_core.format.nested import flattened
 from kafkalog_core.format.streams import OddStreamError
 from kafkalog_core.structs import NamedTuple, Struct, replace
@@ -71,12 +71,12 @@ class PayloadDamage(Struct, frozen=True):
     @property
     def is_ignored(self) -> bool:
         """Whether a broker and its cleaner do not notice it, and read all records."""
-        return self.reason in {"payload-trailing", "payload-checksum"}
+        return self.reason in {"payload-trailing", "payload-checksum", "payload-flags"}
 
     @property
     def is_read(self) -> bool:
         """Whether no record is missing."""
-        return self.is_ignored or self.reason == "payload-dependent"
+        return self.is_ignored or self.reason in {"payload-dependent", "payload-window"}
 
 
 def codec_name(codec: int) -> str:
@@ -179,14 +179,12 @@ class Arena:
                     is_framed = self._is_framed and codec in FRAMED_CODECS
                 if is_framed and ends:
                     break
-                if start < end:
-                    content = inflate(memory[start:end], batch_format, max_bytes)
-                    if self._opens_nested and batch_format <= MAGIC_V1:
-                        self._refuse_nested(content)
-                elif start < 0:
+                if start < 0:
                     raise FieldError("its key and value lengths do not fit, or it has no value")
-                else:  # a batch that the cleaner emptied has no payload
-                    content = b"" if batch_format == MAGIC_V2 else inflate(b"", batch_format, max_bytes)
+                # No codec makes nothing of no records; a batch that the cleaner emptied is not compressed.
+                content = inflate(memory[start:end], batch_format, max_bytes)
+                if self._opens_nested and batch_format <= MAGIC_V1:
+                    self._refuse_nested(content)
                 filled = size_bytes + len(content)
                 if filled > len(arena):
                     break
@@ -505,6 +503,8 @@ def damage_at(batches: BatchColumns, state: array[int], result: int, next_offset
     """Return the damage of the batch in `state`. `next_offset`: the offset after the last decoded record, if any."""
     row, ordinal = state[0], state[2]
     reason = kernels.DECODE_ERRORS[result] if result > 0 else "headers-limit"
+    if reason == "message-cut" and not ordinal:  # Java: no inner records
+        reason = "message-empty"
     count = batches.column("record_count")[row]
     if 0 <= count <= ordinal:
         detail = f"bytes follow the last of its {count} records"

@@ -11,7 +11,8 @@ bytes after a magic 2 header. Rules for every codec:
 - **Nothing is dropped silently.** Everything that Kafka's readers read is read: further gzip members, a new header in
   a snappy block stream, further zstd frames. Bytes at the end that they ignore are a `TrailingError`, which has the
   content: GZIPInputStream ignores a tail that is not a member or is too short for one, KafkaLZ4BlockInputStream
-  everything after its first frame, SnappyInputStream a tail of 1 to 3 bytes.
+  everything after its first frame, SnappyInputStream a tail of 1 to 3 bytes, and the stream of zstd-jni a skippable
+  frame that is cut.
 
 Checksums in the streams are verified, except lz4's header checksum in magic 0; a wrong checksum or size of the content
 of an lz4 frame, which Kafka does not verify, is an `OddStreamError` with the content. The libraries are imported at the
@@ -32,11 +33,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import FieldError, LimitError, TruncatedError, UnsupportedError
 from kafkalog_core.format import layout
-from kafkalog_core.format.checksums import ZLIB
+from kafkalog_core.format.checksums import ZLIB, crc32
 from kafkalog_core.format.lz4_frames import inflate_lz4
 from kafkalog_core.format.streams import (
     MAX_PARTS,
     PIECE_BYTES,
+    OddStreamError,
     TrailingError,
     append,
     gather,
@@ -70,9 +72,10 @@ def decompress(codec: int, payload: Buffer, *, magic: int, limit_bytes: int) -> 
         TruncatedError: the stream ends early.
         LimitError: the content exceeds the limit, there are too many parts, or the window of a zstd frame is too large.
         UnsupportedError: no release writes this codec id, or not with this magic.
-        OddStreamError: the content was read, but bytes follow the stream, an lz4 frame has a checksum or a size of its
-            content that is wrong (Kafka ignores all of these), or has blocks that depend on each other (Java refuses
-            it). The error has the content.
+        OddStreamError: the content was read, but bytes follow the stream, a gzip header has reserved flags, an lz4
+            frame has a checksum or a size of its content that is wrong (Kafka ignores all of these), or has blocks that
+            depend on each other, or a zstd frame asks for a large window (Java refuses these). The error has the
+            content.
         FieldError: any other damage.
     """
     return inflater(codec)(payload, magic, limit_bytes)
@@ -93,12 +96,17 @@ def inflater(codec: int) -> Inflater:
 # Compressed bytes that zlib gets at a time. It copies the bytes that it does not use, so small pieces keep it linear.
 _INPUT_BYTES: Final = 64 * 1024
 _WBITS: Final = 31  # of zlib: a gzip header and any window size
+_GZIP_FLAGS: Final = 3  # where they are in a member
+_GZIP_RESERVED: Final = 0xE0
+_GZIP_HEADER_BYTES: Final = 10  # before the fields that flags announce
+_GZIP_HEADER_CRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 0x02, 0x04, 0x08, 0x10
 
 
 def _gunzip(payload: Buffer, _magic: int, limit_bytes: int) -> Buffer:
     """Return the content of all members of a gzip stream; see `decompress`."""
     try:
-        if len(payload) <= _INPUT_BYTES:  # nearly always one member of less than a piece
+        # Nearly always one member of less than a piece. Some libraries do not see flags that are reserved.
+        if _GZIP_FLAGS < len(payload) <= _INPUT_BYTES and not payload[_GZIP_FLAGS] & _GZIP_RESERVED:
             inflater = ZLIB.decompressobj(_WBITS)
             inflated: bytes = inflater.decompress(payload, PIECE_BYTES)
             if inflater.eof and not inflater.unused_data and len(inflated) <= limit_bytes:
@@ -111,21 +119,58 @@ def _gunzip(payload: Buffer, _magic: int, limit_bytes: int) -> Buffer:
 def _members(payload: memoryview, limit_bytes: int) -> bytearray:
     """Return the content of all members, which GZIPInputStream reads as one stream."""
     gathered = bytearray()
-    position = _member(payload, 0, gathered, limit_bytes)
-    count = 1
-    while position < len(payload):
-        if not _is_member(payload[position:]):
-            raise TrailingError(gathered, len(payload) - position, position=position)
-        if count == MAX_PARTS:
-            raise over_parts(position)
+    position = 0
+    odd_at: int | None = None
+    for _ in range(MAX_PARTS):
+        if _has_reserved_flags(payload, position):  # GZIPInputStream does not look at them
+            payload = _without_reserved_flags(payload, position)
+            odd_at = odd_at or position + _GZIP_FLAGS
         position = _member(payload, position, gathered, limit_bytes)
-        count += 1
+        if position == len(payload):
+            break
+        if not _is_member(bytes(payload[position:])):
+            raise TrailingError(gathered, len(payload) - position, position=position)
+    else:
+        raise over_parts(position)
+    if odd_at is not None:
+        detail = "the gzip header has reserved flags, which Kafka ignores"
+        raise OddStreamError(gathered, "payload-flags", detail, position=odd_at)
     return gathered
 
 
-def _is_member(tail: memoryview) -> bool:
-    """Return whether GZIPInputStream reads the bytes after a member; it ignores a tail too short for a member."""
-    return len(tail) > layout.GZIP_MIN_MEMBER_BYTES and bytes(tail[: len(layout.GZIP_MAGIC)]) == layout.GZIP_MAGIC
+def _has_reserved_flags(payload: memoryview, position: int) -> bool:
+    at = position + _GZIP_FLAGS
+    return at < len(payload) and bytes(payload[position:at]) == layout.GZIP_MAGIC and payload[at] & _GZIP_RESERVED > 0
+
+
+def _without_reserved_flags(payload: memoryview, position: int) -> memoryview:
+    copy = bytearray(payload)
+    copy[position + _GZIP_FLAGS] &= ~_GZIP_RESERVED
+    return memoryview(copy)
+
+
+def _is_member(tail: bytes) -> bool:
+    """Return whether GZIPInputStream reads the bytes after a member.
+
+    It ignores a tail that is too short for a member, and one whose header it cannot read (readHeader).
+    """
+    if len(tail) <= layout.GZIP_MIN_MEMBER_BYTES or not tail.startswith(layout.GZIP_MAGIC):
+        return False
+    flags, position = tail[_GZIP_FLAGS], _GZIP_HEADER_BYTES
+    if flags & _GZIP_EXTRA:
+        position += 2 + int.from_bytes(tail[position : position + 2], "little")
+    for each in (_GZIP_NAME, _GZIP_COMMENT):
+        if flags & each:
+            end = tail.find(b"\0", position)
+            if end < 0:
+                return False
+            position = end + 1
+    if flags & _GZIP_HEADER_CRC:
+        stored = int.from_bytes(tail[position : position + 2], "little")
+        if stored != crc32(tail[:position]) & 0xFFFF:
+            return False
+        position += 2
+    return position <= len(tail)
 
 
 def _member(payload: memoryview, position: int, gathered: bytearray, limit_bytes: int) -> int:
@@ -194,12 +239,10 @@ def _snappy_block(view: memoryview, position: int) -> tuple[int, int]:
 
 
 def _after_snappy_header(view: memoryview, position: int) -> int:
+    """Return the end of the header at `position`. SnappyInputStream looks at its versions up to Kafka 0.9 only."""
     end = position + layout.XERIAL_HEADER.size
     if end > len(view):
         raise TruncatedError("the snappy stream ends within a header", position=len(view))
-    version = layout.XERIAL_HEADER.struct.unpack_from(view, position)[1]
-    if version < 1:  # SnappyInputStream refuses it too; it ignores the compatible version
-        raise UnsupportedError(f"snappy block stream of version {version}", position=position)
     return end
 
 
@@ -233,7 +276,11 @@ def _snappy_preamble(block: Buffer, position: int) -> tuple[int, int]:
 # --- zstd -------------------------------------------------------------------------------------------------------------
 _SHARED_WINDOW_BYTES: Final = 8 * 1024 * 1024  # frames of larger windows get their own context, freed with the frame
 _SHARED_WINDOW: Final = (_SHARED_WINDOW_BYTES // 1024).bit_length() - 1 << 3  # the same as a window descriptor
+_MAX_WINDOW: Final = (layout.ZSTD_MAX_WINDOW_BYTES // 1024).bit_length() - 1 << 3
 _ZSTD_MAGIC_SIZE: Final = len(layout.ZSTD_FRAME_MAGIC)
+_JAVA_PIECE_BYTES: Final = 16 * 1024  # ZstdCompression reads a frame into such buffers: one that fits needs no window
+_WINDOW_AT: Final = 5  # where the descriptor of the window is in a frame
+_SINGLE_SEGMENT: Final = 0x20  # of a frame's descriptor: it has no window, but the size of its content
 _zstd_unpack_start: Final = layout.ZSTD_START.unpack_from
 _BLOCK_START: Final = layout.ZSTD_START.size  # where the first block starts in a frame without content size
 # By descriptor of such a frame.
@@ -289,6 +336,7 @@ def _unzstd(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
         try:
             if checksum_bytes is None:
                 is_small = 0 < codec.library.frame_content_size(payload) <= PIECE_BYTES
+                is_small = is_small and (window <= _MAX_WINDOW or descriptor & _SINGLE_SEGMENT)
             else:
                 end = _BLOCK_START + (header >> _SIZE_SHIFT) + checksum_bytes
                 is_small = end == len(payload) and header & _LAST_OR_RLE == _LAST and window <= _SHARED_WINDOW
@@ -306,24 +354,34 @@ def _zstd_frames(codec: _Codec, payload: Buffer, limit_bytes: int) -> Buffer:
     size_bytes = len(view)
     gathered = bytearray()
     position = 0
+    large: tuple[int, int] | None = None
     for _ in range(MAX_PARTS):
         end = _skippable_end(view, position)
+        if end > size_bytes:
+            if position:  # Java's stream has ended with the frame before it
+                raise TrailingError(gathered, size_bytes - position, position=position)
+            raise TruncatedError("the zstd stream ends within a skippable frame", position=size_bytes)
         if end == position:
             try:
-                end, content = _zstd_frame(codec, view, position, limit_bytes - len(gathered))
+                end, content, needed_bytes = _zstd_frame(codec, view, position, limit_bytes - len(gathered))
             except codec.library.ZstdError as error:
                 raise FieldError(f"not a zstd frame: {error}", position=position) from error
-            if end - position == size_bytes:  # nearly always a single frame: do not copy it
+            if needed_bytes > layout.ZSTD_MAX_WINDOW_BYTES:
+                large = large or (needed_bytes, position)
+            elif end - position == size_bytes:  # nearly always a single frame: do not copy it
                 return content
             append(gathered, content, limit_bytes)
         position = end
         if position == size_bytes:
+            if large is not None:
+                detail = f"a zstd frame asks for a window of {large[0]} bytes, which Kafka's Java code refuses"
+                raise OddStreamError(gathered, "payload-window", detail, position=large[1])
             return gathered
     raise over_parts(position)
 
 
 def _skippable_end(view: memoryview, position: int) -> int:
-    """Return the end of the skippable frame at `position`, or `position` if there is none."""
+    """Return the end of the skippable frame at `position`, also if that is missing, or `position` if there is none."""
     if position == len(view) or view[position] & layout.ZSTD_SKIPPABLE_MASK != layout.ZSTD_SKIPPABLE_FIRST:
         return position
     magic = bytes(view[position : position + _ZSTD_MAGIC_SIZE])
@@ -331,13 +389,14 @@ def _skippable_end(view: memoryview, position: int) -> int:
         return position
     start = position + layout.ZSTD_SKIPPABLE_HEADER_SIZE
     end = start + int.from_bytes(view[position + _ZSTD_MAGIC_SIZE : start], "little")
-    if max(start, end) > len(view):
-        raise TruncatedError("the zstd stream ends within a skippable frame", position=len(view))
-    return end
+    return max(start, end)
 
 
-def _zstd_frame(codec: _Codec, view: memoryview, start: int, limit_bytes: int) -> tuple[int, Buffer]:
-    """Return the end of the frame at `start`, and its content."""
+def _zstd_frame(codec: _Codec, view: memoryview, start: int, limit_bytes: int) -> tuple[int, Buffer, int]:
+    """Return the end of the frame at `start`, its content, and the size of the window that a reader in pieces needs.
+
+    The content of a frame of a large window is only read in one piece, which needs no window.
+    """
     declared, position = _zstd_header(codec, view, start)
     end, bound_bytes = _zstd_blocks(view, position)
     if declared.has_checksum:
@@ -351,13 +410,25 @@ def _zstd_frame(codec: _Codec, view: memoryview, start: int, limit_bytes: int) -
             raise over_limit(limit_bytes)
         if content_bytes > bound_bytes:
             raise FieldError(f"a zstd frame declares {content_bytes} bytes, more than it can hold", position=start)
+        if content_bytes <= _JAVA_PIECE_BYTES:
+            window_bytes = 0
     elif window_bytes > layout.ZSTD_MAX_WINDOW_BYTES:
-        raise LimitError(f"a zstd frame asks for a window of {window_bytes} bytes", position=start)
+        if bound_bytes > min(limit_bytes, layout.ZSTD_MAX_WINDOW_BYTES):
+            raise LimitError(f"a zstd frame asks for a window of {window_bytes} bytes", position=start)
+        frame = _narrowed(frame, bound_bytes)
     elif bound_bytes > limit_bytes:
-        return end, gather(codec.pieces(frame), limit_bytes)
+        return end, gather(codec.pieces(frame), limit_bytes), window_bytes
     context = codec.context if window_bytes <= _SHARED_WINDOW_BYTES else codec.fresh()
     # At least 1: with 0 the library requires the frame to declare its size.
-    return end, context.decompress(frame, max(1, bound_bytes))
+    return end, context.decompress(frame, max(1, bound_bytes)), window_bytes
+
+
+def _narrowed(frame: memoryview, bound_bytes: int) -> memoryview:
+    """Return a frame with a window that its content fits into: nothing in it refers to bytes farther away."""
+    kibibytes = -(-max(bound_bytes, layout.ZSTD_MAX_BLOCK_BYTES) // 1024)
+    copy = bytearray(frame)
+    copy[_WINDOW_AT] = (kibibytes - 1).bit_length() << 3
+    return memoryview(copy)
 
 
 def _zstd_header(codec: _Codec, view: memoryview, start: int) -> tuple[Any, int]:

@@ -17,9 +17,9 @@ from kafkalog_core.format.layout import META_VERSIONS, QUORUM_STATE_VERSIONS
 from kafkalog_core.format.textfile import (
     MAX_LINE_BYTES,
     Failure,
+    FileRefusal,
     Line,
     MalformedLine,
-    Refusal,
     iter_lines,
     join_surrogates,
     malformed_line,
@@ -72,7 +72,7 @@ class PropertyFile(Struct, frozen=True, kw_only=True):
 
     properties: tuple[Property, ...] = ()
     malformed: tuple[MalformedLine, ...] = ()
-    refusal: Refusal | None = None
+    refusal: FileRefusal | None = None
 
     def get(self, key: str) -> str | None:
         """Return the value of a key, or `None`."""
@@ -147,7 +147,7 @@ def read_quorum_state(data: bytes) -> PropertyFile:
     ]
     if document.problem is not None:
         malformed.insert(0, malformed_line(lines[0], document.problem))
-        refusal: Refusal | None = _refusal(Failure.IO, "malformed-line", f"line 1: {document.problem}")
+        refusal: FileRefusal | None = _refusal(Failure.IO, "malformed-line", f"line 1: {document.problem}")
     else:
         refusal = _refuse_quorum_state(document.members)
     return PropertyFile(properties=document.properties, malformed=tuple(malformed), refusal=refusal)
@@ -176,8 +176,8 @@ def _check_size(data: bytes) -> None:
         raise LimitError(f"{len(data)} bytes; files of this kind have at most {MAX_PROPERTY_FILE_BYTES}", position=0)
 
 
-def _refusal(failure: Failure, code: str, problem: str) -> Refusal:
-    return Refusal(failure=failure, code=code, problem=problem)
+def _refusal(failure: Failure, code: str, problem: str) -> FileRefusal:
+    return FileRefusal(failure=failure, code=code, problem=problem)
 
 
 def _decode(data: bytes) -> str | None:
@@ -222,7 +222,7 @@ def _unescape_one(match: re.Match[str]) -> str:
     return chr(int(escaped[1:], 16)) if len(escaped) > 1 else _ESCAPED_CONTROLS.get(escaped, escaped)
 
 
-def _refuse_meta(file: PropertyFile) -> Refusal | None:
+def _refuse_meta(file: PropertyFile) -> FileRefusal | None:
     """Return why a broker refuses this file (`MetaProperties.Builder`, `MetaPropertiesEnsemble`), or `None`."""
     text = file.get("version")
     version = parse_int32("0" if text is None else text)
@@ -240,7 +240,7 @@ def _refuse_meta(file: PropertyFile) -> Refusal | None:
     return None if directory_id is None else _refuse_directory_id(directory_id)
 
 
-def _refuse_directory_id(text: str) -> Refusal | None:
+def _refuse_directory_id(text: str) -> FileRefusal | None:
     uuid = parse_uuid(text)
     if uuid is None:
         return _refusal(Failure.RUNTIME, "bad-directory-id", f"directory.id {text!r} is not 16 bytes in base64url")
@@ -249,7 +249,7 @@ def _refuse_directory_id(text: str) -> Refusal | None:
     return None
 
 
-def _refuse_partition_metadata(values: Sequence[str | None]) -> Refusal | None:
+def _refuse_partition_metadata(values: Sequence[str | None]) -> FileRefusal | None:
     """Return why `PartitionMetadataFile.PartitionMetadataReadBuffer` refuses the file, or `None`.
 
     values: the value of each line; `None` for a malformed line.
@@ -264,7 +264,7 @@ def _refuse_partition_metadata(values: Sequence[str | None]) -> Refusal | None:
     return _refuse_topic_id(values[1])
 
 
-def _refuse_topic_id(text: str | None) -> Refusal | None:
+def _refuse_topic_id(text: str | None) -> FileRefusal | None:
     if text is None:
         return _refusal(Failure.IO, "malformed-line", "line 2 does not hold a topic id")
     uuid = parse_uuid(text)
@@ -318,7 +318,7 @@ def _json_text(value: object) -> str | None:
     return join_surrogates(value) if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
-def _refuse_quorum_state(document: dict[str, object]) -> Refusal | None:
+def _refuse_quorum_state(document: dict[str, object]) -> FileRefusal | None:
     """Return why a broker refuses the state, or `None`: FileQuorumStateStore requires every field of its version."""
     version = document.get("data_version")
     if "data_version" not in document:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_LINE_BYTES",
     "Failure",
+    "FileRefusal",
     "Line",
     "MalformedLine",
-    "Refusal",
     "iter_lines",
     "join_surrogates",
     "malformed_line",
@@ -53,7 +53,7 @@ class Failure(StrEnum):
     """A runtime exception (NumberFormatException, IllegalArgumentException): usually the broker does not start."""
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class FileRefusal(Struct, frozen=True, kw_only=True):
     """The first reason why a broker refuses a file. `code` is a stable word, `problem` one sentence."""
 
     failure: Failure

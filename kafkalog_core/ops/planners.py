@@ -14,6 +14,7 @@ from msgspec import to_builtins
 
 from kafkalog_core.command_lines import CommandLine, current_directory
 from kafkalog_core.errors import FieldError
+from kafkalog_core.findings.kinds import AS_BROKER
 from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
 from kafkalog_core.ops.repair.apply import journal_stage
 from kafkalog_core.ops.repair.context import target_dir
@@ -80,7 +81,7 @@ def make_plan(
         progress: receives the progress of reading.
     """
     planner, dry_run = _planner_of(command), DryRunStage(request.target.root)
-    report = planner(request, dry_run, progress)
+    report = _with_metadata_dir(planner(request, dry_run, progress), request)
     changes = tuple(dry_run.changes)
     plan = Plan(
         command=command, request=request, changes=changes, report=report, undo_to=undo_to, keeps_undo=keeps_undo
@@ -88,6 +89,13 @@ def make_plan(
     spaces = spaces_for(changes, undo_to, keeps_old=keeps_undo, allows_direct=dry_run.is_kept)
     plan = replace(plan, spaces=with_remains(spaces, request.target.root))
     return PlanDraft(replace(plan, obstacles=obstacles_of(plan)), planner, dry_run)
+
+
+def _with_metadata_dir(report: PlanReport, request: PlanRequest) -> PlanReport:
+    """Return a report whose refusals name the metadata log too where their next command needs it."""
+    if all(refusal.next_step != AS_BROKER for refusal in report.refusals):
+        return report
+    return replace(report, refusals=tuple(map(request.context().with_metadata_dir, report.refusals)))
 
 
 def plan_to_apply(
@@ -134,7 +142,7 @@ def _staged(plan: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> PlanD
     free = {os.stat(place).st_dev: free_bytes(place) for place in _places(request, undo_to)}
     staging = journal_stage(plan, disk, now_ms)
     try:
-        report = planner(request, staging, progress)
+        report = _with_metadata_dir(planner(request, staging, progress), request)
         changes = tuple(staging.changes)
         spaces = (
             replace(space, free_bytes=free.get(os.stat(space.path).st_dev, space.free_bytes))
@@ -245,7 +253,7 @@ def _plan(plan: Plan) -> dict[str, object]:
         "undo_to": plan.undo_to,
         "keeps_undo": plan.keeps_undo,
         "message": sheet.plan["message"],
-        "obstacles": list(plan.obstacles),
+        "obstacles": [*map(str, plan.obstacles)],
         "spaces": to_builtins(plan.spaces),
         "release": sheet.plan["release"],
         "release_evidence": list(plan.report.release.evidence) if plan.report.release else [],

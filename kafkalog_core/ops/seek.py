@@ -418,7 +418,9 @@ class _Search:
             return self._at_end()
         if not start_offset <= offset < end:
             log = "file" if self.log.is_file else "log"
-            detail = f"offsets of this {log} are {start_offset} to {end - 1}"
+            detail = f"this {log} has no offset"
+            if start_offset < end:
+                detail = f"offsets of this {log} are {start_offset} to {end - 1}"
             if offset < start_offset and record is not None and record.offset < start_offset:
                 batch = record.batch
                 detail += (

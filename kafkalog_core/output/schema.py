@@ -8,7 +8,10 @@ from kafkalog_core.structs import NamedTuple
 
 __all__ = ["MAX_TIMESTAMP", "PLACE", "Column", "Kind", "Table", "new_table"]
 
-Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "double", "bool", "bytes", "headers", "map"]
+Kind = Literal[
+    "string", "int8", "int16", "int32", "int64", "uint32", "double", "bool", "bytes", "headers", "map", "timestamp"
+]
+"""`timestamp`, a moment in UTC, is a kind of columns in tables that Spark's jobs write; other rows have none."""
 
 
 class Column(NamedTuple):

@@ -1,7 +1,7 @@
 """Programs of the kernels `write_rows` and `gather_rows`, made from `output/tables.py`: lines and Arrow buffers.
 
 Column names and their order come from the tables; which columns a format lacks (null) is defined here, for JSON and CSV
-lines, for the row dicts of `ops/reading`, and for buffers as Arrow lays them out. Arrow's libraries are not imported: a
+lines, for the row dicts of `ops/dump`, and for buffers as Arrow lays them out. Arrow's libraries are not imported: a
 buffer is any writable object that `allocate` returns.
 """
 

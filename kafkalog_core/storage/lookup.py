@@ -297,6 +297,7 @@ class PartitionLookup:
         number = len(self.segments) - 1
         lookup = self.segment(number)
         offset, position = lookup.segment.base_offset, 0
+        has_reached = self.is_v07
         start = 0 if self.is_v07 else lookup.start_for_end(trace)
         with _Scanned(lookup, start, trace) as scanned:
             for run in lookup.runs(start, trace):
@@ -304,7 +305,10 @@ class PartitionLookup:
                 scanned.reached(run, last)
                 position = run.batches.column("position")[last] + run.batches.column("size_bytes")[last]
                 last_offset = run.batches.column("last_offset")[last]
-                offset = last_offset if self.is_v07 else last_offset + 1  # of the last one, as a broker finds it
+                # as a broker finds it: of the last batch, if any reaches the base offset (LogSegment.readNextOffset)
+                has_reached = has_reached or max(run.batches.column("last_offset")) >= lookup.segment.base_offset
+                if has_reached:
+                    offset = last_offset if self.is_v07 else last_offset + 1
         trace.add("end", f"the log ends at offset {offset}, byte {position} of {self._name(number)}", offset=offset)
         return offset, position
 

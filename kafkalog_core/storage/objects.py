@@ -110,13 +110,13 @@ def _options() -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=4)
-def file_system(options: tuple[tuple[str, str], ...]) -> fs.FileSystem:
-    """Return pyarrow's file system. Raises UnsupportedError if pyarrow is not installed."""
+def file_system(options: tuple[tuple[str, str], ...], attempts: int = _ATTEMPTS) -> fs.FileSystem:
+    """Return pyarrow's file system, which tries a request so often. Raises UnsupportedError without pyarrow."""
     try:
         from pyarrow import fs  # noqa: PLC0415 -- pyarrow: where there is work for it
     except ImportError as error:
         raise UnsupportedError(
-            "s3:// paths are read by pyarrow, which is not installed; run: pip install 'kafkalog[lake]'"
+            "s3:// paths are read by pyarrow, which is not installed; run in kafkalog's sources: pip install '.[lake]'"
         ) from error
     known = dict(options)
     return fs.S3FileSystem(
@@ -125,7 +125,7 @@ def file_system(options: tuple[tuple[str, str], ...]) -> fs.FileSystem:
         session_token=known.get("AWS_SESSION_TOKEN"),
         region=known.get("AWS_REGION") or known.get("AWS_DEFAULT_REGION"),
         endpoint_override=known.get("AWS_ENDPOINT_URL"),
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
     )
 
 
@@ -168,13 +168,14 @@ _SESSION: Final = (
 )
 
 
-def store_error(path: str, error: Exception, what: str = "read") -> KafkalogError:
+def store_error(path: str, error: Exception, what: str = "read", attempts: int = _ATTEMPTS) -> KafkalogError:
     """Return the error that says in a sentence what the object store refused, and what to do next.
 
     Args:
         path: of the object or directory.
         error: pyarrow's.
         what: was wanted: "read", "listed", or "read from byte 0 to 99".
+        attempts: how often it was tried.
     """
     if isinstance(error, FileNotFoundError):
         return NotFoundError(f"there is no such object in the bucket; list it: {_list_command(path)}", path=path)
@@ -190,7 +191,7 @@ def store_error(path: str, error: Exception, what: str = "read") -> KafkalogErro
         return refused
     if name in _GONE or code == "404":
         return NotFoundError("the object was deleted after it was listed", path=path)
-    lost = _lost(name, code or "", rest, what)
+    lost = _lost(name, code or "", rest, f"{what} after {attempts} attempts")
     return AccessError(_problem(name, rest, what), path=path) if lost is None else StoreLostError(lost, path=path)
 
 
@@ -210,7 +211,7 @@ def _refused(path: str, name: str, code: str, rest: str, what: str) -> KafkalogE
 
 def _lost(name: str, code: str, rest: str, what: str) -> str | None:
     """Return the sentence about a store that does not answer; None: it has answered."""
-    failed = f"it cannot be {what} after {_ATTEMPTS} attempts"
+    failed = f"it cannot be {what}"
     if name in _BUSY or code.startswith("5"):
         advice = "run the command again later, with fewer --jobs or with --limit-rate"
         return f"the object store is busy: {failed} ({code or name}); {advice}"

@@ -124,7 +124,7 @@ def one_by_one(run: Run, *, knows_offset: bool) -> Iterator[Run | Damage]:
             yield _part(run, begun, row)
             begun = row
         if size_bytes:
-            next_offset = previous + 1 if row or knows_offset else None
+            next_offset = max(0, previous + 1) if row or knows_offset else None
             yield Damage(position, size_bytes, "crc-mismatch", crc_mismatch(first, second), next_offset)
         else:
             yield offset_order(position, first, second, previous + 1)
@@ -577,4 +577,5 @@ class Scanner:
 
     @property
     def _next_offset(self) -> int | None:
-        return self._previous + 1 if self._knows_offset and not self._is_legacy else None
+        # a batch with a negative offset, which is damage itself, shows no offset that may follow
+        return max(0, self._previous + 1) if self._knows_offset and not self._is_legacy else None

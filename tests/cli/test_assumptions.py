@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +15,7 @@ from kafkalog_cli.main import cli
 from kafkalog_core.storage.changing import writer
 from tests.support import build
 from tests.support.clusters import BROKER, TOPIC, config_record, topic_record, write_meta, write_metadata_log
+from tests.support.refusing import commands_of
 from tests.support.truncating import CLEANED, MARK, RECOVERY, STARTS, WATERMARKS, write_log
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ DAY_MS = 24 * 3_600_000
 NAME = "customers"
 RETAIN = ("retain", "--kafka", "4.3.1", "--now", str(NOW), "--output", "ndjson")
 COMPACT = ("compact", "--kafka", "4.3.1", "--now", str(NOW), "--output", "ndjson")
-COMMAND = re.compile(r"kafkalog (?:retain|compact|truncate) .*?(?=; or |; nothing has been changed|$)")
-"""A command line in a refusal."""
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +78,9 @@ def config_of(tmp_path: Path, text: str = "", node: int = 7) -> Path:
     return path
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(each) for each in arguments], prog_name="kafkalog")
+def run(command: str, *arguments: object) -> Result:
+    """Run a command; its result is rows unless the arguments say otherwise."""
+    return CliRunner().invoke(cli, [command, "--ndjson", *map(str, arguments)], prog_name="kafkalog")
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -244,8 +243,10 @@ PLACES = [(name, "in place") for name in LOSING] + [("cleans", "elsewhere")]
 def test_what_finds_the_real_values_is_named_before_what_goes_on_without_them(tmp_path: Path) -> None:
     root = write_customers(write_meta(tmp_path / "data"))
     errors = run("retain", "--topic", NAME, "--apply", root).stderr
-    ways = ("__cluster_metadata-0) too", "--config FILE", "state the real values, in place of those", "accept what")
-    assert sorted(ways, key=errors.index) == list(ways)
+    purposes = ("Name the broker's log directory", "give the broker's", "state the real values", "or accept what")
+    assert sorted(purposes, key=errors.index) == list(purposes)
+    options = ("--config FILE", "--topic-config", "--assume-defaults")
+    assert all(option in line for option, line in zip(options, commands_of(errors), strict=True))
 
 
 @pytest.mark.parametrize(("name", "where"), PLACES)
@@ -260,7 +261,7 @@ def test_one_setting_that_is_not_stated_is_enough_to_refuse(tmp_path: Path, name
         result = run(*with_apply(case, root, where), *stated, *policy, *limit, root)
         assert result.exit_code == 3, (left_out, result.output)
         missing = left_out.removeprefix(f"--topic-config={NAME}:").removeprefix("--set=").partition("=")[0]
-        assert f"{missing}=" in result.stderr.partition("Either")[0].partition("assumed values: ")[2]
+        assert f"{missing}=" in result.stderr.partition("nothing has been changed")[0].partition("assumed values: ")[2]
         assert "--assume-defaults" in result.stderr
         assert files(root) == before
         assert not (tmp_path / "new").exists()
@@ -282,7 +283,7 @@ def test_every_command_that_a_refusal_names_does_it(tmp_path: Path, name: str, w
         shutil.copytree(template, root)
         refused = run(*with_apply(case, root, where), "--topic", NAME, *broker, *beside, root)
         shutil.rmtree(root)
-        commands = COMMAND.findall(refused.stderr)
+        commands = commands_of(refused.stderr)
         assert refused.exit_code == 3, refused.output
         assert len(commands) == 3, refused.stderr
         for command in commands:
@@ -305,7 +306,7 @@ def test_a_high_watermark_that_nobody_knows(tmp_path: Path, name: str) -> None:
     assert refused.exit_code == 3
     assert "high watermark 30, the log end offset, of customers-0" in refused.stderr
     assert files(root) == before
-    (command,) = COMMAND.findall(refused.stderr)
+    (command,) = commands_of(refused.stderr)
     assert run(*shlex.split(command)[1:]).exit_code == 0
     assert files(root) != before
 
@@ -347,7 +348,7 @@ def test_a_cut_by_a_limit_that_nobody_states(tmp_path: Path) -> None:
     assert "max.message.bytes=1048588 of topic old" in refused.stderr
     kept = run(*asked, "--topic-config", "old:max.message.bytes=3000000")
     assert (kept.exit_code, (partition / f"{0:020}.log").read_bytes()) == (0, small + large)
-    command = COMMAND.findall(refused.stderr)[0]
+    command = commands_of(refused.stderr)[0]
     assert run(*shlex.split(command)[1:]).exit_code == 0
     assert (partition / f"{0:020}.log").read_bytes() == small
 
@@ -372,18 +373,23 @@ def test_a_plan_file_keeps_what_was_accepted_and_the_directories_that_were_named
 
 def test_what_was_accepted_is_shown(second: Path) -> None:
     out = " ".join(run(*RETAIN[:-1], "table", "--assume-defaults", "--apply", second).stdout.split())
-    assert "assumed (--assume-defaults): cleanup.policy=delete of topic customers (no metadata log" in out
-    assert "assumed (--assume-defaults): retention.ms=604800000 of topic customers (no metadata log" in out
+    assert (
+        "assumed (--assume-defaults): cleanup.policy=delete and retention.ms=604800000 of topic customers (no metadata "
+        "log"
+    ) in out
 
 
 @pytest.mark.parametrize("name", ["by time", "cleans"])
-def test_a_forecast_says_first_what_it_rests_on(tmp_path: Path, name: str) -> None:
+def test_a_forecast_says_last_what_it_rests_on(tmp_path: Path, name: str) -> None:
     case = LOSING[name]
     root = write_customers(write_meta(tmp_path / "data"))
     broker = tuple(f"--set={line}" for line in case.config.splitlines())
     out = run(*case.arguments[:-1], "table", *broker, root).stdout
-    assert out.startswith("This forecast depends on assumed values: cleanup.policy=")
-    assert not run(*case.arguments[:-1], "table", *case.options, root).stdout.startswith("This forecast")
+    assert out.startswith("WOULD ")
+    assert "assumed: " not in out.partition("\n\n")[0]
+    assert "\nassumed: cleanup.policy=" in out
+    assert "--apply uses assumed values only if" in out
+    assert "assumed: " not in run(*case.arguments[:-1], "table", *case.options, root).stdout
 
 
 # --- topics that are not there --------------------------------------------------------------------------------------
@@ -423,7 +429,7 @@ def test_topics_with_the_same_assumed_values_are_named_together(tmp_path: Path) 
     refused = run(*RETAIN, "--apply", root)
     assert refused.exit_code == 3
     assert "of topic topic0, topic topic1, topic topic2, topic topic3 and 2 more (no metadata log" in refused.stderr
-    accepted = COMMAND.findall(refused.stderr)[-1]
+    accepted = commands_of(refused.stderr)[-1]
     assert run(*shlex.split(accepted)[1:]).exit_code == 0
 
 

@@ -31,13 +31,21 @@ def rows(result):
 
 
 def test_show_names_the_line_and_what_a_broker_does(log_dir):
-    result = run(log_dir, "--output", "table")
+    result = run(log_dir, "--output", "table", "--details")
     assert result.exit_code == 4
     assert f"mended   {RECOVERY}" in result.stdout
     assert "payments 0 50" in result.stdout
     assert "a broker: Takes it for empty" in result.stdout
     assert "This plan repairs it." in result.stdout
     assert (log_dir / RECOVERY).read_bytes() == BAD
+
+
+def test_files_are_counted_and_lines_are_for_those_who_ask(log_dir):
+    text = run(log_dir, "--output", "table").stdout
+    assert text.startswith(f"PLAN: checkpoint would replace 1 file in {log_dir}.\n")
+    assert f"\n{RECOVERY}  replace 1 file" in text
+    assert "1 repaired by this plan, " in text
+    assert "text file  " not in text
 
 
 def test_rows(log_dir):

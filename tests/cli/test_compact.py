@@ -70,7 +70,7 @@ def customers(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object, columns: int = 120) -> Result:
-    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["compact", *map(str, arguments)])
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["compact", "--ndjson", *map(str, arguments)])
 
 
 def test_rows_have_the_columns_of_their_tables(simulating: Simulating, customers: Path) -> None:
@@ -100,7 +100,7 @@ def test_other_forms(simulating: Simulating, customers: Path) -> None:
     assert [row["type"] for row in rows][:2] == ["compaction", "cleaning_pass"]
     assert rows[0]["dirty_ratio"] == "0.75"
     assert len(json.loads(run("--output", "json", customers).stdout)) == 8
-    assert run("--output", "table", customers).stdout.startswith("WOULD BE CLEANED NOW: customers-0: ")
+    assert run("--output", "table", customers).stdout.startswith("WOULD CLEAN customers-0 now")
 
 
 def test_what_is_asked_for(simulating: Simulating, customers: Path) -> None:

@@ -1,4 +1,4 @@
-"""Forecasts of compaction as people see them: the answer first, then why, then the figures."""
+"""Forecasts of compaction as people see them: the verdict first, then a row a partition, the figures on request."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from kafkalog_cli.render.compact_table import share
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
 from kafkalog_core.findings import found
+from kafkalog_core.ops.compact.forecast import HoldingTransaction
 from kafkalog_core.structs import replace
 from tests.cli import compact_rows as rows
 from tests.cli.conftest import summary
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """What is printed of some forecasts, blanks as one."""
 
-    def show(*forecasts: CompactForecast, columns: int = 120) -> str:
+    def show(*forecasts: CompactForecast, columns: int = 120, **options: bool) -> str:
         monkeypatch.setenv("COLUMNS", str(columns))
-        table = open_results(COMPACTIONS, "table")
+        table = open_results(COMPACTIONS, "table", **options)
         for forecast in forecasts:
             table.write(forecast)
         table.finish(summary())
@@ -37,10 +38,11 @@ def flat(text: str) -> str:
 
 
 def test_one_that_would_be_cleaned(shown) -> None:
-    text = shown(rows.CLEANABLE)
-    assert text.startswith("WOULD BE CLEANED NOW: customers-0: its dirty ratio of 0.750 is above")
+    text = shown(rows.CLEANABLE, has_details=True, explains=True)
+    assert text.startswith("WOULD CLEAN customers-0 now, which saves 26.4 KiB of 43.9 KiB (60 %).\n")
     for part in (
-        "saves 26.4 KiB of 43.9 KiB (60 %)",
+        "customers-0 clean saves 26.4 KiB of 43.9 KiB (60 %) now",
+        "its dirty ratio of 0.750 is above min.cleanable.dirty.ratio 0.5",
         "held back: the active segment 900 is never cleaned",
         "dirty from 100 (the cleaner's checkpoint), a clean ends before 900",
         "1,000 -> 400 records in the cleaned part, 3 -> 2 segments",
@@ -51,56 +53,110 @@ def test_one_that_would_be_cleaned(shown) -> None:
         "00000000000000000450.log dirty 00000000000000000000",
         "1 customer-7 120 8.8 KiB",
         "2 x'00ff' >= 120 >= 8.8 KiB",
+        "by the rules of Kafka 4.3.1: meta.properties is of version 1",
     ):
         assert part in flat(text), part
     assert "ends at" not in text  # one clean needs no table of cleans
     assert text.rstrip().endswith("exit status 0")
 
 
+def test_the_inside_of_a_partition_is_for_those_who_ask(shown) -> None:
+    text = shown(rows.CLEANABLE)
+    for part in (
+        "held back:",
+        "cleanup.policy",
+        "customer-7",
+        "00000000000000000450.log",
+        "meta.properties",
+        "clean |",
+    ):
+        assert part not in text
+    assert len(text.splitlines()) < 10
+
+
 def test_one_that_waits_says_what_it_would_save(shown) -> None:
-    text = flat(shown(rows.WAITING))
-    assert text.startswith("NOT NOW: customers-1: its dirty ratio of 0.250 is not above")
-    assert "a clean would save 4.9 KiB of 43.9 KiB (11.1 %)" in text
+    text = flat(shown(rows.WAITING, has_details=True))
+    assert text.startswith(
+        "WOULD CLEAN NOTHING NOW: a clean of customers-1 is not due; it would save 4.9 KiB of 43.9 KiB (11.1 %)."
+    )
+    assert "its dirty ratio of 0.250 is not above" in text
     assert "(if it were cleaned now)" in text
 
 
 def test_one_that_is_stuck_says_what_holds_it_back(shown) -> None:
-    text = flat(shown(rows.STUCK))
-    assert text.startswith("NOTHING TO CLEAN: customers-2: no segment behind")
-    assert "held back: a transaction of producer 4 is open since offset 101" in text
+    text = flat(shown(rows.STUCK, has_details=True))
+    assert text.startswith("WOULD CLEAN NOTHING NOW: an open transaction holds the cleaner back in customers-2.")
+    assert "a transaction of producer 4 is open since offset 101" in text
     assert "high watermark 1000, last stable offset 101" in text
     assert "saves" not in text
 
 
+@pytest.mark.parametrize(
+    ("held_by", "sentence"),
+    [
+        (
+            HoldingTransaction(producer_id=4, producer_epoch=2, first_offset=101),
+            "The transaction, producer id 4, epoch 2, is open since offset 101;",
+        ),
+        (
+            HoldingTransaction(
+                producer_id=4,
+                producer_epoch=None,
+                first_offset=101,
+                transactional_id="payer",
+                start_ms=rows.NOW_MS,
+                bytes_after=9_000,
+            ),
+            (
+                "The transaction of transactional id payer, producer id 4, is open since offset 101 "
+                "(2023-11-14T22:13:20.000Z); the cleaner waits for its end (kafka-transactions.sh finds and aborts "
+                "such ones). Once it has committed, a clean would save 35.2 KiB of 43.9 KiB (80 %)."
+            ),
+        ),
+        (
+            HoldingTransaction(producer_id=4, producer_epoch=2, first_offset=101, bytes_after=45_000),
+            "Once it has committed, a clean would save nothing.",
+        ),
+    ],
+)
+def test_the_transaction_that_holds_the_cleaner_back(shown, held_by: HoldingTransaction, sentence: str) -> None:
+    text = flat(shown(replace(rows.STUCK, held_by=held_by)))
+    assert sentence in text
+    assert ("Once it has committed" in text) == (held_by.bytes_after is not None)
+
+
 def test_several_cleans(shown) -> None:
-    text = flat(shown(rows.TWO_PASSES))
+    text = flat(shown(rows.TWO_PASSES, has_details=True))
     assert "cleans: 2, one after the other: the offset map holds 200 keys in 5.3 KiB" in text
     assert "1 100..899 0.750 500 the offset map was full 200" in text
     assert "2 500..899 0.600 900 the bound was reached 110" in text
 
 
 def test_all_together(shown) -> None:
-    text = shown(rows.NOT_COMPACTED, rows.STUCK, rows.WAITING, rows.CLEANABLE)
+    text = shown(rows.NOT_COMPACTED, rows.STUCK, rows.WAITING, rows.CLEANABLE, replace(rows.STUCK, partition=IDLE))
     assert flat(text).startswith(
-        "1 of 3 compacted partitions would be cleaned now, which saves 26.4 KiB of 43.9 KiB (60 %); 1 would not be "
-        "cleaned yet; a clean saves 4.9 KiB of 43.9 KiB (11.1 %); 1 with nothing to clean (held back by "
-        "open-transaction 1); 1 partition not compacted"
+        "WOULD CLEAN customers-0 now, which saves 26.4 KiB of 43.9 KiB (60 %); a clean of customers-1 is not due; it "
+        "would save 4.9 KiB of 43.9 KiB (11.1 %); an open transaction holds the cleaner back in customers-2; only the "
+        "active segment is dirty in customers-3."
     )
-    assert text.index("WOULD BE CLEANED NOW") < text.index("NOT NOW") < text.index("NOTHING TO CLEAN")
+    assert text.index("customers-2  cannot clean") < text.index("customers-0  clean") < text.index("customers-1  clean")
+    assert "and 2 other partitions with nothing to clean: not compacted (1); only the active segment is dirty (1)" in (
+        flat(text)
+    )
 
 
-def test_of_many_only_the_first_are_told_in_full(shown) -> None:
-    text = shown(*(replace(rows.CLEANABLE, partition=rows.partition(number)) for number in range(10)))
-    assert text.count("WOULD BE CLEANED NOW") == 3
-    assert "to see one of the others in full, run kafkalog compact on it alone" in text
-    text = shown(*(replace(rows.CLEANABLE, partition=rows.partition(number)) for number in range(3)))
-    assert text.count("WOULD BE CLEANED NOW") == 3
-    assert "of the others" not in text
+IDLE = rows.partition(3, **dict(rows.STUCK.partition) | {"held_back_by": "active-segment", "path": "/data/customers-3"})
+
+
+def test_each_partition_is_shown_in_full_on_request(shown) -> None:
+    many = [replace(rows.CLEANABLE, partition=rows.partition(number)) for number in range(10)]
+    assert shown(*many, has_details=True).count("held back:") == 10
+    assert "held back:" not in shown(*many)
 
 
 def test_nothing_is_compacted(shown) -> None:
     text = shown(rows.NOT_COMPACTED, rows.NOT_COMPACTED)
-    assert text.startswith("NOT COMPACTED: 2 partitions: cleanup.policy is delete (default of 4.3.1)")
+    assert text.startswith("NOT COMPACTED: 2 partitions: cleanup.policy is delete (default of 4.3.1).")
 
 
 def test_a_clean_that_fails_comes_first(shown) -> None:
@@ -111,24 +167,25 @@ def test_a_clean_that_fails_comes_first(shown) -> None:
         findings=(finding,),
     )
     text = shown(rows.CLEANABLE, failing)
-    assert text.startswith("a clean fails in 1 partition; 1 of 2 compacted partitions would be cleaned now")
-    assert text.index("CLEAN FAILS: customers-1: a batch is corrupt") < text.index("WOULD BE CLEANED NOW: customers-0")
+    assert text.startswith("A CLEAN FAILS in customers-1; would clean customers-0 now")
+    assert text.index("customers-1  clean fails") < text.index("customers-0  clean ")
+    assert "a batch is corrupt" in text
     assert "file.not-readable" in text
 
 
 def test_a_log_that_grows(shown) -> None:
-    text = flat(shown(replace(rows.CLEANABLE, partition=rows.partition(bytes_after=50_000))))
-    assert "; it would save nothing" in text
+    text = flat(shown(replace(rows.CLEANABLE, partition=rows.partition(bytes_after=50_000)), has_details=True))
+    assert "customers-0 clean saves nothing now" in text
     assert "43.9 KiB -> 48.8 KiB (it grows)" in text
 
 
 def test_logs_that_grow_or_stay(shown) -> None:
     growing = replace(rows.CLEANABLE, partition=rows.partition(bytes_after=50_000))
     assert flat(shown(growing, growing)).startswith(
-        "2 of 2 compacted partitions would be cleaned now, which makes them 9.8 KiB larger"
+        "WOULD CLEAN 2 of 2 partitions now, which makes them 9.8 KiB larger."
     )
     same = replace(rows.CLEANABLE, partition=rows.partition(bytes_after=45_000))
-    assert flat(shown(same, same)).startswith("2 of 2 compacted partitions would be cleaned now, which saves nothing")
+    assert flat(shown(same, same)).startswith("WOULD CLEAN 2 of 2 partitions now, which saves nothing.")
 
 
 def test_many_partitions_and_findings_are_cut(shown) -> None:
@@ -141,11 +198,11 @@ def test_many_partitions_and_findings_are_cut(shown) -> None:
 
 def test_tombstones_of_none_and_of_one(shown) -> None:
     one = rows.partition(tombstones_after=1, next_horizon_ms=None, lone_tombstone_keys=0)
-    text = flat(shown(replace(rows.CLEANABLE, partition=one)))
+    text = flat(shown(replace(rows.CLEANABLE, partition=one), has_details=True, explains=True))
     assert "tombstones: 1 is kept rules:" in text
     assert "keys: 300 distinct in the dirty part tombstones:" in text
     none = rows.partition(tombstones_after=0, next_horizon_ms=None, high_watermark=None)
-    text = flat(shown(replace(rows.CLEANABLE, partition=none)))
+    text = flat(shown(replace(rows.CLEANABLE, partition=none), has_details=True))
     assert "tombstones:" not in text
     assert "no high watermark on disk: the log end offset is used instead" in text
 
@@ -153,13 +210,13 @@ def test_tombstones_of_none_and_of_one(shown) -> None:
 def test_the_other_half_of_a_policy(shown) -> None:
     settings = {"cleanup.policy": {"value": "compact,delete", "origin": "--set"}}
     both = replace(rows.CLEANABLE, partition=rows.partition(settings=settings))
-    assert "retention: cleanup.policy includes delete" in flat(shown(both))
-    assert "retention:" not in shown(rows.CLEANABLE)
+    assert "retention: cleanup.policy includes delete" in flat(shown(both, has_details=True))
+    assert "retention:" not in shown(rows.CLEANABLE, has_details=True)
 
 
 def test_many_segments_are_cut(shown) -> None:
     many = replace(rows.CLEANABLE, segments=tuple(rows.segment(number) for number in range(50)))
-    assert "... and 10 more segments: --output ndjson has them all" in shown(many)
+    assert "... and 10 more segments: --output ndjson has them all" in shown(many, has_details=True)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])

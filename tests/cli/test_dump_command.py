@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
-
-from kafkalog_cli.options.common import chosen_output
 
 
 def test_the_defaults(dumping):
@@ -104,12 +100,3 @@ def test_a_topic_that_is_not_there_is_refused(dumping):
     result = dumping.run("--topic", "pay*")
     assert result.exit_code == 3
     assert result.stderr.startswith("kafkalog: ")
-
-
-@pytest.mark.parametrize(
-    ("asked_for", "is_terminal", "chosen"),
-    [(None, True, "table"), (None, False, "ndjson"), ("csv", True, "csv"), ("table", False, "table")],
-)
-def test_rows_go_to_a_terminal_as_a_table(monkeypatch, asked_for, is_terminal, chosen):
-    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: is_terminal))
-    assert chosen_output(asked_for) == chosen

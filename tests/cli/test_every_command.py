@@ -18,6 +18,12 @@ def test_on_pipes(path: str, case: Case, tmp_path, monkeypatch):
     every_command.check_on_pipes(monkeypatch, Disk(tmp_path), path, case)
 
 
+@pytest.mark.live
+@pytest.mark.parametrize(("path", "case"), every_command.cases_of(spark=False), ids=str)
+def test_without_a_reader(path: str, case: Case, tmp_path):
+    every_command.check_without_reader(Disk(tmp_path), path, case)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "case"), every_command.cases_of(spark=False), ids=str)
 def test_on_terminals(path: str, case: Case, tmp_path, monkeypatch):

@@ -84,7 +84,7 @@ def test_the_last_line_of_dump() -> None:
     figures = of_logs(*LOGS)
     text = run("dump", "--records", DEMO, output="table").text
     assert text.splitlines()[-1] == (
-        f"clean | {figures['batches']} batches, {figures['records']} records; {figures['bytes'] / 1024:.1f} KiB of log "
+        f"{figures['batches']} batches, {figures['records']} records; {figures['bytes'] / 1024:.1f} KiB of log "
         f"read from {figures['files']} files in {figures['partitions']} partitions; {figures['records']} rows shown | "
         "exit status 0"
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,16 +17,21 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.command import EXIT_STATUS_HELP, ExitStatus
-from kafkalog_cli.main import COMMANDS, cli
+from kafkalog_cli.commands.spark import JOBS, spark_group
+from kafkalog_cli.commands.spark import MEANT as SPARK_MEANT
+from kafkalog_cli.main import COMMANDS, MEANT, cli
+from kafkalog_cli.standard_streams import ReaderGoneError
 from kafkalog_core.errors import NotFoundError
 from tests.cli.conftest import batch, damage
 from tests.support import build
+from tests.support.every_command import piped
 
 ROOT = Path(__file__).parent.parent.parent
 HELP_MODULES = {
     "kafkalog_cli",
     "kafkalog_cli.command",
     "kafkalog_cli.main",
+    "kafkalog_cli.standard_streams",
     "kafkalog_core",
     "kafkalog_core.errors",
 }
@@ -87,15 +94,72 @@ def test_help_names_every_command():
 def test_every_command_explains_itself(name):
     result = CliRunner().invoke(cli, [name, "--help"])
     assert result.exit_code == 0
-    assert "Examples:\n" in result.stdout
-    assert "Exit status:\n" in result.stdout
     with click.Context(cli) as context:
         command = cli.get_command(context, name)
     assert command.help
+    if getattr(command, "lines", ()):  # its help has a line for each option, to fit two screens
+        assert f"man kafkalog-{name} has the whole texts, examples, exit statuses." in result.stdout
+        return
+    assert "Examples:\n" in result.stdout
+    assert "Exit status:\n" in result.stdout
     told = " ".join(result.stdout.partition("Exit status:\n")[2].split())
     assert [status for status in EXIT_STATUS_HELP if EXIT_STATUS_HELP[status] in told] == sorted(command.exit_statuses)
     for parameter in command.params:
         assert isinstance(parameter, click.Argument) or parameter.help, parameter.name
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("verfy /data 'a b'", ["kafkalog verify /data 'a b'"]),
+        ("Verify", ["kafkalog verify"]),
+        ("diff", ["kafkalog spark replicas"]),
+        ("group d", ["kafkalog dump --records --topic __consumer_offsets d", "kafkalog serve d"]),
+        ("chekpoint d", ["kafkalog checkpoint d"]),
+        ("spark verfy d", ["kafkalog spark verify d"]),
+        ("spark diff d", ["kafkalog spark replicas d"]),
+        ("spark truncate d", ["kafkalog truncate d"]),
+        ("xyzzy", []),
+    ],
+)
+def test_a_mistyped_command(line, meant):
+    result = CliRunner().invoke(cli, shlex.split(line), prog_name="kafkalog")
+    assert result.exit_code == ExitStatus.USAGE
+    said = result.stderr.partition("Error: No such command ")[2].splitlines()
+    assert [each.removeprefix("  ") for each in said[1:]] == meant
+    assert ("Did you mean this?" in said[0]) == bool(meant)
+
+
+@pytest.mark.parametrize(("group", "meant"), [(cli, MEANT), (spark_group, SPARK_MEANT)])
+def test_words_of_other_tools_are_no_commands_and_lead_to_some(group, meant):
+    assert not meant.keys() & group.table.keys()
+    for lines in meant.values():
+        for line in lines:
+            words = shlex.split(line)
+            path = words[:2] if words[0] == "spark" else words[:1]
+            assert " ".join(path) in [*COMMANDS, *(f"spark {job}" for job in JOBS), "--help", "spark --help"], line
+            assert CliRunner().invoke(cli, [*words, "--help"]).exit_code == 0, line
+
+
+_OLD = """
+import runpy, sys
+sys.version_info = {version}
+runpy.run_module("kafkalog_cli", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("version", [(3, 10, 12), (3, 6, 15)])
+def test_an_older_python_is_one_sentence(version):
+    ended = python(_OLD.format(version=version), "verify", ".")
+    line = f"kafkalog needs Python 3.11 or newer; this is Python {version[0]}.{version[1]}\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (ExitStatus.REFUSED, "", line)
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "__main__.py"])
+def test_an_older_python_can_read_the_entry_point(name):
+    source = (ROOT / "kafkalog_cli" / name).read_text()
+    ast.parse(source, feature_version=(3, 6))
+    assert "from __future__" not in source  # annotations came with 3.7
 
 
 def test_version_says_which_kernels_run():
@@ -163,10 +227,10 @@ def test_a_traceback_is_shown_on_request(dumping, monkeypatch):
     assert "Traceback (most recent call last)" in result.stderr
 
 
-def test_a_broken_pipe_is_no_error(dumping):
+def test_a_reader_that_has_gone_is_no_error(dumping):
     class Broken:
         def __iter__(self):
-            raise BrokenPipeError
+            raise ReaderGoneError
 
     dumping.chunks = Broken()
     result = dumping.run()
@@ -331,6 +395,35 @@ def test_following_ends_with_control_c_and_a_summary(dumping, monkeypatch):
     result = dumping.batches(batch()).damaged(damage()).run("--follow", "--poll-ms", "250")
     assert result.exit_code == 4
     assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == ["batch", "damage", "summary"]
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("form", [(), ("--output", "table"), ("--output", "csv"), ("--jobs", "1")], ids=str)
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_dump_ends_with_its_reader_and_has_the_status_of_what_it_read(tmp_path, lines, form):
+    """The log with damage in its first bytes, and the one without, are larger than all that a pipe holds."""
+    batches = b"".join(build.batch_v2([build.Record(offset=offset, value=bytes(100))]) for offset in range(20_000))
+    for name, status in (("whole", 0), ("hurt", 4)):
+        log = tmp_path / f"{name}-0" / f"{0:020d}.log"
+        log.parent.mkdir()
+        log.write_bytes(b"\xff" * (status and 100) + batches)
+        for _ in range(3):
+            assert piped(["dump", "--resync", *form, str(log)], lines=lines) == status
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("arguments", [("--help",), ("verify", "--help"), ("--version",), ("completion", "bash")])
+def test_help_without_a_reader(arguments):
+    assert piped(arguments, lines=0) == 0
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_refused_change_without_a_reader_of_either_stream(tmp_path, lines):
+    shutil.copytree(ROOT / "fixtures" / "demo", tmp_path / "kafka")
+    words = ["retain", "--apply", "--now", "2025-10-16T09:09:45", "--topic", "orders", str(tmp_path / "kafka")]
+    for both in (False, True, False, True):
+        assert piped(words, lines=lines, both=both) == ExitStatus.REFUSED
 
 
 @pytest.mark.parametrize("arguments", [("dump", "nothing.log"), ("--version",), ("--help",)])

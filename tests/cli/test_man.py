@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from kafkalog_cli.options.short_lines import SHARED
 from tests.support.for_each import for_each
 from tools.make_man import MAN, pages
 
@@ -38,3 +39,11 @@ def test_roff_has_nothing_to_say(name):
         ["groff", "-man", "-ww", "-z", "-Tutf8"], input=PAGES[name], capture_output=True, text=True, check=True
     )
     assert result.stderr == ""
+
+
+def test_one_section_of_the_manual_has_the_whole_texts() -> None:
+    section = PAGES["kafkalog.1"].partition(".SH SHARED OPTIONS\n")[2].partition(".SH ")[0]
+    assert section.count(".TP\n") == len(SHARED)
+    whole = "Leave out topics whose name matches GLOB"
+    assert whole in section
+    assert [name for name, text in PAGES.items() if whole in text] == ["kafkalog.1"]

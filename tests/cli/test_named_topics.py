@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kafkalog_cli.main import cli
 from kafkalog_core.storage.changing import writer
 from tests.support.known_topics import NOW_MS, write_topics
+from tests.support.refusing import commands_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 def run(*arguments: object) -> Result:
     words = [str(each) for each in arguments]
-    return CliRunner().invoke(cli, [words[0], *RULES, *words[1:]], prog_name="kafkalog")
+    return CliRunner().invoke(cli, [words[0], "--ndjson", *RULES, *words[1:]], prog_name="kafkalog")
 
 
 def logs(root: Path, topic: str) -> dict[str, bytes]:
@@ -55,13 +56,6 @@ def logs(root: Path, topic: str) -> dict[str, bytes]:
 def settings_of(result: Result) -> list[tuple[str, str, str]]:
     rows = [row for row in map(json.loads, result.stdout.splitlines()) if row["type"] == "setting"]
     return [(row["name"], row["value"], row["origin"]) for row in rows]
-
-
-def ways_out(stderr: str) -> list[str]:
-    """The command lines of a refusal."""
-    return [
-        each.partition("; ")[0].strip() for each in stderr.replace("\n", " ").split(": ") if each[:9] == "kafkalog "
-    ]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +80,7 @@ def test_a_run_that_names_no_topic_is_refused(log_dir: Path, options: tuple[obje
         assert refused.exit_code == 3, refused.output
         assert "no topic is named" in refused.stderr
         assert {topic: logs(log_dir, topic) for topic in TOPICS} == before
-    (named, other) = ways_out(refused.stderr)
+    (named, other) = commands_of(refused.stderr)
     assert "--topic TOPIC" in named
     words = shlex.split(other)
     assert "--topic" not in words
@@ -99,8 +93,8 @@ def test_the_refusal_says_which_setting_it_is_and_where_it_is_from(log_dir: Path
     refused = run("retain", "--retention-minutes", 5, "--apply", log_dir)
     origin = f"{log_dir}/__cluster_metadata-0"
     assert f"retention.ms=300000, against retention.ms=-1 of topic kept ({origin})" in refused.stderr
-    named, other = map(shlex.split, ways_out(refused.stderr))
-    typed = ["kafkalog", "retain", *RULES]
+    named, other = map(shlex.split, commands_of(refused.stderr))
+    typed = ["kafkalog", "retain", "--ndjson", *RULES]
     assert named == [*typed, "--retention-minutes", "5", "--apply", str(log_dir), "--topic", "TOPIC"]
     assert other == [*typed, "--apply", str(log_dir), "--set", "log.retention.ms=300000"]
 
@@ -130,13 +124,14 @@ def test_an_option_for_one_topic_names_it_for_the_others_too(log_dir: Path) -> N
 
 
 def test_a_forecast_says_the_same_as_the_plan(log_dir: Path) -> None:
-    """And the table says first that the option does not act."""
+    """And the table says next to the verdict that the option does not act."""
     rows = [json.loads(line) for line in run("retain", "--retention-minutes", 5, log_dir).stdout.splitlines()]
     assert {row["verdict"] for row in rows if row["type"] == "retained_segment"} == {"keep"}
     table = CliRunner(env={"COLUMNS": "200"}).invoke(
         cli, ["retain", "--now", str(NOW_MS), "--retention-minutes", "5", "--output", "table", str(log_dir)]
     )
-    assert table.stdout.startswith("Not applied to topics that are not named: retention.ms=300000, against")
+    second = table.stdout.splitlines()[1].strip()
+    assert second.startswith("Not applied to topics that are not named: retention.ms=300000, against")
     what_if = run("retain", "--what-if", "retention.ms=300000", log_dir / "orders-0").stdout.splitlines()
     kept = {row["scenario"]: row["kept_offsets"] for row in map(json.loads, what_if) if row["type"][-4:] == "t_if"}
     assert kept == {None: 30, "retention.ms=300000": 0}
@@ -208,7 +203,7 @@ def test_a_topic_without_one_limit_is_kept_against_an_option_for_the_other(
     assert f"{value}, against {own}=-1 of topic kept ({log_dir}/__cluster_metadata-0)" in refused.stderr
     assert "topic limited" not in refused.stderr
     assert "topic plain" not in refused.stderr
-    (_, other_way) = ways_out(refused.stderr)
+    (_, other_way) = commands_of(refused.stderr)
     assert value not in other_way, "the broker's default would act on the topic, which has no value of its own"
     forecast = run("retain", *given, log_dir)
     kept = [json.loads(line) for line in forecast.stdout.splitlines() if '"retained_segment"' in line]

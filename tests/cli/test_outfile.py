@@ -6,6 +6,8 @@ import errno
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,9 +151,9 @@ def test_nor_into_what_is_to_be_read(tmp_path):
     (copied / "sub").mkdir()
     for inside in ("page.html", "sub/page.html"):
         with pytest.raises(AccessError, match="which this command reads"):
-            OutputFile(str(copied / inside), targets)
-    OutputFile(str(tmp_path / "page.html"), targets)
-    OutputFile(str(tmp_path / "copied.html"), targets)
+            OutputFile(str(copied / inside), (each.path for each in targets))
+    OutputFile(str(tmp_path / "page.html"), (each.path for each in targets))
+    OutputFile(str(tmp_path / "copied.html"), (each.path for each in targets))
 
 
 def test_nor_over_a_file_that_is_to_be_read(tmp_path):
@@ -159,8 +161,8 @@ def test_nor_over_a_file_that_is_to_be_read(tmp_path):
     shutil.copy(DEMO / "orders-0" / log.name, log)
     targets = resolve([str(log)])
     with pytest.raises(AccessError, match="a file that this command reads"):
-        OutputFile(str(log), targets)
-    OutputFile(str(tmp_path / "page.html"), targets)
+        OutputFile(str(log), (each.path for each in targets))
+    OutputFile(str(tmp_path / "page.html"), (each.path for each in targets))
 
 
 # --- verify --report --------------------------------------------------------------------------------------------------
@@ -253,3 +255,104 @@ def test_the_report_and_the_state_are_two_files(log_dir, place):
     assert done.exit_code == 2
     assert "name the same file" in done.stderr
     assert names(place.parent) == ["link"]
+
+
+# --- -o FILE ----------------------------------------------------------------------------------------------------------
+def o(*arguments):
+    return CliRunner().invoke(cli, list(map(str, arguments)), prog_name="kafkalog")
+
+
+def test_the_result_is_in_the_file_also_of_damage(tmp_path: Path) -> None:
+    """A dump by several processes writes to its descriptor too."""
+    into = tmp_path / "rows"
+    for form in ("table", "ndjson", "json", "csv"):
+        words = ("dump", "--records", "--output", form, "--jobs", 2, DEMO.parent / "damaged" / "orders-0")
+        piped, done = o(*words), o(*words, "-o", into)
+        assert (done.exit_code, done.stdout, done.stderr) == (4, "", piped.stderr)
+        assert into.read_bytes() == piped.stdout_bytes
+    assert os.listdir(tmp_path) == ["rows"]
+
+
+def test_a_run_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    into = tmp_path / "rows"
+    into.write_text("of an earlier run")
+
+    def interrupted(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    assert o("dump", tmp_path / "nothing", "-o", into).exit_code == 3
+    monkeypatch.setattr("kafkalog_cli.commands.dump.dump", interrupted)
+    assert o("dump", "--records", "--jobs", 1, DEMO, "-o", into).exit_code == 1
+    assert into.read_text() == "of an earlier run"
+    assert os.listdir(tmp_path) == ["rows"]
+
+
+def test_no_file_of_o_is_where_it_would_be_damage_or_is_read(tmp_path: Path) -> None:
+    shutil.copytree(DEMO, tmp_path / "kafka")
+    before = sorted(map(str, tmp_path.rglob("*")))
+    for into, said in (
+        (tmp_path / "kafka" / "rows", "is in the log directory"),
+        (tmp_path / "kafka" / "orders-0" / "rows", "is in the partition directory"),
+        (tmp_path, "is not a regular file"),
+        (tmp_path / "none" / "rows", "its directory does not exist"),
+    ):
+        done = o("verify", tmp_path / "kafka", "-o", into)
+        assert (done.exit_code, said in done.stderr) == (3, True), done.stderr
+    log = tmp_path / "alone.log"
+    log.write_bytes((DEMO / "orders-0" / f"{0:020d}.log").read_bytes())
+    assert "is a file that this command reads" in o("dump", log, "-o", log).stderr
+    log.unlink()
+    assert sorted(map(str, tmp_path.rglob("*"))) == before
+
+
+def test_a_disk_that_is_full_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("kafkalog_cli.output_file.os.fsync", full)
+    done = o("verify", "--jobs", 1, DEMO / "orders-0", "-o", tmp_path / "rows")
+    assert (done.exit_code, done.stderr) == (
+        1,
+        "kafkalog: the result could not be written: [Errno 28] No space left on device\n",
+    )
+    assert os.listdir(tmp_path) == []
+
+
+# --- -o, and a standard output that takes nothing ---------------------------------------------------------------------
+def kafkalog(*words: str, stdout: str = os.devnull, stderr: str = os.devnull, append: bool = False) -> int:
+    """The exit status of a command in a process of its own."""
+    with open(stdout, "ab" if append else "wb") as out, open(stderr, "ab") as err:
+        return subprocess.run(
+            [sys.executable, "-m", "kafkalog_cli", *words], stdout=out, stderr=err, check=False
+        ).returncode
+
+
+@pytest.mark.parametrize("option", ["--config", "--plan-out"])
+def test_no_file_that_an_option_names_is_replaced(option, log_dir, tmp_path):
+    file = tmp_path / "named"
+    file.write_text("log.retention.ms=1\n", encoding="utf-8")
+    result = CliRunner().invoke(cli, ["retain", str(log_dir), option, str(file), "-o", str(file)])
+    assert result.exit_code == 3
+    assert file.read_text(encoding="utf-8") == "log.retention.ms=1\n"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_what_standard_output_is_stays_there(name, log_dir, tmp_path):
+    kept = tmp_path / "kept.txt"
+    kept.write_text("kept\n", encoding="utf-8")
+    assert kafkalog("verify", str(log_dir), "-o", name, stdout=str(kept), append=True) == 0
+    assert kept.read_text(encoding="utf-8").startswith("kept\npartition ")
+
+
+@pytest.mark.live
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+def test_the_work_is_done_where_its_report_cannot_be_written(log_dir, tmp_path):
+    errors = str(tmp_path / "errors")
+    damaged = shutil.copytree(DEMO.parent / "damaged", tmp_path / "damaged")
+    places = [str(shutil.copytree(damaged / "orders-0", tmp_path / str(number) / "orders-0")) for number in range(3)]
+    assert kafkalog("truncate", *places, "--at-damage", "--apply", stdout="/dev/full", stderr=errors) == 1
+    assert "No space left" in Path(errors).read_text(encoding="utf-8")
+    for place in places:
+        assert os.path.getsize(f"{place}/00000000000000000000.log") == 1497
+    assert kafkalog("verify", str(damaged), str(tmp_path / "none"), stderr="/dev/full") == 3

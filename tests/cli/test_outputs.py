@@ -147,11 +147,12 @@ def test_table_of_records_on_a_narrow_terminal(dumping):
         "",
         "orders-0/00000000000000000000.log",
         "offset  time (UTC)                key      value",
-        "(the line is too short for: batch at, headers; --output ndjson has everything)",
         "     0  2023-11-14T22:13:20.000Z  k        v",
         "     1  2023-11-14T22:13:20.000Z  null     xxxxxxxxxxxxxxxx…",
         '     2  2023-11-14T22:13:20.000Z  ""       "null"',
         "     3  2023-11-14T22:13:20.000Z  x'00ff'  null",
+        "(no room for: batch at, epoch, headers; a wider terminal or",
+        "--output ndjson has them)",
         "",
     ]
 
@@ -187,8 +188,8 @@ def test_a_column_that_was_empty_comes_back_when_a_row_needs_it(dumping):
     dumping.records(record(offset=200, headers=[(b"a", b"b")]))
     lines = dumping.run("--records", "--output", "table").stdout.splitlines()
     assert [line.split() for line in lines if line.startswith("offset")] == [
-        ["offset", "batch", "at", "time", "(UTC)", "key", "value"],
-        ["offset", "batch", "at", "time", "(UTC)", "key", "headers", "value"],
+        ["offset", "batch", "at", "time", "(UTC)", "epoch", "key", "value"],
+        ["offset", "batch", "at", "time", "(UTC)", "epoch", "key", "headers", "value"],
     ]
     assert any(line.split()[-2:] == ["a=b", "v"] for line in lines)
 
@@ -329,7 +330,7 @@ def test_damage_is_red_and_a_word(dumping, monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     red = "\x1b[1;31m"
     lines = dumping.batches(batch(crc_ok=False)).damaged(damage()).run("--output", "table").stdout.splitlines()
-    assert [line[len(red) :].split()[0] for line in lines if line.startswith(red)] == ["0", "!!", "DAMAGE"]
+    assert [line[len(red) :].split()[0] for line in lines if line.startswith(red)] == ["0", "!!", "DAMAGE", "shown"]
 
 
 @pytest.mark.parametrize(
@@ -337,6 +338,7 @@ def test_damage_is_red_and_a_word(dumping, monkeypatch):
     [
         ({}, "-"),
         ({"is_transactional": True, "is_control": True}, "txn control"),
+        ({"is_transactional": True, "outcome": "aborted"}, "ABORTED"),
         ({"resynced": True, "timestamp_type": "append"}, "RESYNCED log-append-time"),
         ({"delete_horizon_ms": 0}, "horizon 1970-01-01T00:00:00.000Z"),
     ],
@@ -349,9 +351,12 @@ def test_notes_of_batches(columns, notes):
     ("columns", "notes"),
     [
         ({}, "-"),
-        ({"producer_id": 7, "producer_epoch": 1}, "-"),
-        ({"is_transactional": True, "producer_id": 7, "producer_epoch": 1}, "txn 7/1"),
-        ({"is_transactional": True, "control_type": "commit", "producer_id": 7, "producer_epoch": 1}, "COMMIT txn 7/1"),
+        ({"is_transactional": True, "producer_id": 7, "producer_epoch": 1}, "txn"),
+        ({"is_transactional": True, "outcome": "committed"}, "txn"),
+        ({"is_transactional": True, "outcome": "aborted"}, "ABORTED"),
+        ({"is_transactional": True, "outcome": "open"}, "OPEN"),
+        ({"is_transactional": True, "outcome": "unknown"}, "UNDECIDED"),
+        ({"is_transactional": True, "control_type": "commit", "producer_id": 7, "producer_epoch": 1}, "COMMIT"),
         ({"control_type": "leader_change"}, "LEADER_CHANGE"),
         ({"resynced": True, "crc_ok": False}, "RESYNCED BAD-CRC"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from kafkalog_cli.commands import bench as bench_module
 from kafkalog_cli.commands import verify as statefile
 from kafkalog_cli.main import cli
 from tests.support.figures import DEMO
+from tests.support.refusing import commands_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,6 +108,64 @@ def test_the_mark_is_of_a_whole_log_directory(log_dir: Path, tmp_path: Path) -> 
     shutil.move(log_dir / "orders-0", tmp_path / "orders-0")
     said = refused("checkpoint", "--mark-clean", tmp_path / "orders-0", status=REFUSED)
     assert "--mark-clean takes the directory that holds the partitions" in said
+
+
+# --- one line, then a whole command a line, once ----------------------------------------------------------------------
+RETAIN = ("retain", "--apply", "--topic", "orders", "--now", "2025-10-16T09:09:45")
+
+
+def test_a_refused_plan_is_explained_once(log_dir: Path, tmp_path: Path) -> None:
+    """In the text, whose commands can be pasted; for programs in the row, and on stderr for their users."""
+    before = {each: each.read_bytes() for each in log_dir.rglob("*") if each.is_file()}
+    text = CliRunner(env={"COLUMNS": "80"}).invoke(cli, [*RETAIN, str(log_dir)], prog_name="kafkalog")
+    assert text.exit_code == REFUSED
+    assert text.stderr == "kafkalog: refused, as the result shows; nothing has been changed\n"
+    lines = text.stdout.splitlines()
+    shown = [line.strip() for line in lines if line.startswith("        kafkalog ")]
+    options = ("--config FILE", "--topic-config orders:cleanup.policy=delete", "--assume-defaults")
+    assert len(shown) == len(options)
+    for line, option in zip(shown, options, strict=True):
+        assert line.startswith(f"kafkalog {shlex.join(RETAIN)} {log_dir} {option}")
+    rows = CliRunner().invoke(cli, [*RETAIN, "--ndjson", str(log_dir)], prog_name="kafkalog")
+    plan = json.loads(rows.stdout.splitlines()[0])
+    assert plan["ways_out"].splitlines() == commands_of(rows.stderr)
+    assert [line.replace(" --ndjson", "") for line in commands_of(rows.stderr)] == shown
+    headline = rows.stderr.splitlines()[0]
+    assert headline.startswith("kafkalog: this plan would lose records because of assumed values: ")
+    assert headline.endswith("or accept what is assumed:")
+    into = tmp_path / "result"
+    file = CliRunner(env={"COLUMNS": "80"}).invoke(cli, [*RETAIN, str(log_dir), "-o", str(into)], prog_name="kafkalog")
+    assert (file.exit_code, file.stdout) == (REFUSED, "")
+    assert into.read_text().replace(f" -o {into}", "") == text.stdout
+    assert before == {each: each.read_bytes() for each in log_dir.rglob("*") if each.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("retain s3://b/disk", ["aws s3 sync s3://b/disk DIR"]),
+        ("retain --now 2020-01-01 {kafka}", ["kafkalog retain {kafka} --now TIME"]),
+        (
+            "checkpoint --mark-clean --topic orders {kafka}",
+            ["kafkalog checkpoint --mark-clean {kafka}"],
+        ),
+        ("undo --run kafkalog-undo-x {kafka}", ["kafkalog undo {kafka} --list"]),
+        (
+            "retain --log-start-offset 1000 {kafka}/orders-0",
+            ["kafkalog retain {kafka}/orders-0 --log-start-offset 92"],
+        ),
+    ],
+)
+def test_a_refusal_is_a_line_and_a_whole_command_for_each_way_out(
+    log_dir: Path, line: str, commands: list[str]
+) -> None:
+    words = [word.format(kafka=log_dir) for word in line.split()]
+    result = CliRunner().invoke(cli, words, prog_name="kafkalog")
+    assert (result.exit_code, result.stdout) == (REFUSED, "")
+    said, *below = result.stderr.splitlines()
+    assert said.startswith("kafkalog: ")
+    assert said.endswith(":")
+    assert below == [f"  {command.format(kafka=log_dir)}" for command in commands]
 
 
 # --- compact --to -----------------------------------------------------------------------------------------------------

@@ -132,13 +132,13 @@ def test_columns_are_left_out_by_rank_and_never_those_of_rank_0():
 @pytest.mark.parametrize(
     ("columns", "start"),
     [
-        ({}, "clean | 1 batch, 3 records; 140 B of log read from 1 file in 1 partition; 2 rows shown"),
+        ({}, "1 batch, 3 records; 140 B of log read from 1 file in 1 partition; 2 rows shown"),
         (
             {"partitions": 0, "partitions_total": 0, "batches": 2},
-            "clean | 2 batches, 3 records; 140 B of log read from 1 file; 2 rows",
+            "2 batches, 3 records; 140 B of log read from 1 file; 2 rows",
         ),
         ({"severities": {"warning": 1, "info": 2}, "codes": {"a.b": 3}}, "warnings | a.b 3 | "),
-        ({"severities": {"info": 2}, "codes": {"a.b": 2}}, "clean | a.b 2 | "),
+        ({"severities": {"info": 2}, "codes": {"a.b": 2}}, "a.b 2 | "),
         ({"severities": {"error": 1}, "codes": {"a.b": 1}}, "ERRORS | a.b 1 | "),
         (
             {"damage_count": 2, "damage_bytes": 5000, "severities": {"error": 2}, "codes": {"torn-tail": 2}},
@@ -146,7 +146,7 @@ def test_columns_are_left_out_by_rank_and_never_those_of_rank_0():
         ),
         (
             {"damage_count": 1, "damage_bytes": 4096, "severities": {"info": 1}, "codes": {"zero-tail": 1}},
-            "clean, but bytes without a batch in 1 place, 4.0 KiB | zero-tail 1 | ",
+            "bytes without a batch in 1 place, 4.0 KiB | zero-tail 1 | ",
         ),
         (
             {"damage_count": 1, "damage_bytes": 0, "severities": {"error": 1}, "codes": {"payload": 1}},
@@ -154,24 +154,24 @@ def test_columns_are_left_out_by_rank_and_never_those_of_rank_0():
         ),
         (
             {"files": 3, "files_total": 10, "bytes": 12 << 20, "bytes_total": 400 << 20},
-            "clean in what was read | 1 batch, 3 records; 12.0 MiB of 400.0 MiB of log read from 3 of 10 files in ",
+            "1 batch, 3 records; 12.0 MiB of 400.0 MiB of log read from 3 of 10 files in ",
         ),
         (
             {"partitions_total": 40, "severities": {"error": 1}, "codes": {"a.b": 1}},
             "ERRORS in what was read | a.b 1 | 1 batch, 3 records; 140 B of log read from 1 file in 1 of 40 partitions",
         ),
-        ({"bytes": 150}, "clean | "),  # it grew
+        ({"bytes": 150}, "1 batch, "),  # it grew
         (
             {"interrupted": True, "exit_status": 1, "files_total": 2},
-            "interrupted | clean in what was read | 1 batch, ",
+            "interrupted | 1 batch, ",
         ),
         (
             {"batches": 3, "unopened_batches": 3, "records": 7, "uncounted_batches": 2},
-            "clean | 3 batches (not opened: damage inside them is not detected), 7 records and those in 2 ",
+            "3 batches (not opened: damage inside them is not detected), 7 records and those in 2 ",
         ),
         (
             {"batches": 3, "unopened_batches": 2},
-            "clean | 3 batches (2 not opened: damage inside them is not detected), 3 records; 140 B",
+            "3 batches (2 not opened: damage inside them is not detected), 3 records; 140 B",
         ),
     ],
 )

@@ -19,6 +19,7 @@ from kafkalog_core.output import tables
 from kafkalog_core.storage.changing.lock import LogDirLocks
 from tests.cli.mend import STATE, install, plan, run
 from tests.support import repairs
+from tests.support.refusing import commands_of
 from tests.support.repairs import LOCK_HOLDER, DyingDisk, Killed, apply_to, interrupt, make_dir, snapshot
 
 if TYPE_CHECKING:
@@ -46,15 +47,23 @@ def test_a_plan_changes_nothing_and_says_so_first(root: Path) -> None:
     old = snapshot(root)
     said = run("mend", root, output="table")
     assert said.status == 0
-    assert said.lines[0].startswith("PLAN: reindex: 2 files would be created, 3 replaced")
+    verdict = "reindex would create 2 files, replace 3, truncate 1 and delete 3 in 2 partitions of"
+    assert said.lines[0] == f"PLAN: {verdict} {root}."
     text = " ".join(said.out.split())
-    assert "Nothing has been changed yet: --apply applies the plan, and kafkalog undo can undo it." in text
-    assert f"    next: kafkalog mend {root} --output table --apply" in said.lines
-    assert "by the rules of Kafka 4.3: a sign" in text
-    assert "index.interval.bytes = 4096 (default of 4.3)" in text
-    assert "preallocate = false (--set)" in text
+    assert "Nothing has been changed yet; kafkalog undo can undo it. To apply it:" in text
+    assert f"    kafkalog mend {root} --output table --apply" in said.lines
     assert re.search(r"needs [\d.]+ KiB of [\d.]+ \w+ free space at ", text)
-    assert re.search(r"truncate +t-0/0{20}\.log +8.8 KiB +4.0 KiB +cut", said.out)
+    assert re.search(r"^t-0 +create \d, .*delete \d files +frees ", said.out, re.MULTILINE)
+    full = run("mend", root, "--details", "--explain", output="table").out
+    for part in (
+        "by the rules of Kafka 4.3: a sign",
+        "index.interval.bytes = 4096 (default of 4.3)",
+        "preallocate = false (--set)",
+        f"t-0/{0:020}.log",
+    ):
+        assert part not in said.out
+        assert part in full
+    assert re.search(r"truncate +t-0/0{20}\.log +8.8 KiB +4.0 KiB +cut", full)
     assert snapshot(root) == old
 
 
@@ -62,7 +71,7 @@ def test_apply_and_undo(root: Path) -> None:
     old = snapshot(root)
     said = run("mend", root, "--apply", output="table")
     assert said.status == 0
-    assert said.lines[0].startswith("DONE: reindex: 2 files created, 3 replaced")
+    assert said.lines[0].startswith("DONE: reindex has created 2 files, replaced 3, truncated 1 and deleted 3 in 2 ")
     assert snapshot(root) != old
     undo = re.search(r"kafkalog (undo \S+ --run \S+) --apply", " ".join(said.out.split()))
     assert undo is not None
@@ -97,9 +106,11 @@ def test_losses_come_before_changes_and_make_the_status_4(root: Path) -> None:
     STATE["loses"] = True
     said = run("mend", root, output="table")
     assert said.status == 4
-    assert "10 records (at least 3 of them committed) are lost to readers" in " ".join(said.out.split())
+    assert said.lines[0].endswith("; readers lose 10 records, at least 3 of them committed.")
     assert "Copy the partition from a healthy replica." in said.out
-    assert said.out.index("lost from") < said.out.index("change ")
+    assert "lost from" not in said.out
+    full = run("mend", root, "--details", output="table").out
+    assert full.index("lost from") < full.index("change ")
     assert run("mend", root, "--apply").status == 0
 
 
@@ -117,7 +128,7 @@ def test_nothing_to_do_is_0_and_said(root: Path) -> None:
     for more in ([], ["--apply"]):
         said = run("mend", root, *more, output="table")
         assert said.status == 0
-        assert said.lines[0].startswith("NOTHING TO DO: reindex: nothing to do in ")
+        assert said.lines[0].startswith(f"NOTHING TO DO: reindex changes nothing in {root}.")
     STATE["refuses"] = True
     assert run("mend", root, "--apply").status == 4
 
@@ -204,7 +215,8 @@ def test_a_plan_that_cannot_be_applied(root: Path, tmp_path: Path) -> None:
     bad = root / "t-0"
     said = run("mend", root, "--undo-to", bad, output="table")
     assert said.status == 0
-    assert said.lines[0].startswith("NOT POSSIBLE: reindex: ")
+    assert said.lines[0].startswith("NOT POSSIBLE: reindex would create 2 files")
+    assert said.lines[0].endswith("; it cannot be applied as things are, and nothing has been changed.")
     said = run("mend", root, "--undo-to", bad, "--apply")
     assert said.status == 3
     assert said.plan["state"] == "refused"
@@ -315,7 +327,7 @@ def test_resume_from_the_directory(interrupted: Path) -> None:
     assert f"kafkalog apply --resume {interrupted}" in " ".join(listed.out.split())
     said = run("apply", "--resume", interrupted / "t-1", output="table")
     assert said.status == 0
-    assert said.lines[0].startswith("DONE: reindex: ")
+    assert said.lines[0].startswith("DONE: reindex has ")
     assert run("apply", "--resume", interrupted).plan["state"] == "nothing"
     assert "complete" in run("undo", interrupted, "--list", output="table").out
 
@@ -339,7 +351,7 @@ def test_an_interrupted_undo_is_finished_by_undo(root: Path) -> None:
     assert "the undo of an earlier run was interrupted" in run("undo", root, "--list").out
     said = run("apply", "--resume", root)
     assert said.status == 3
-    assert f"To finish it: kafkalog undo {root} --run " in said.err
+    assert f"Finish it:\n  kafkalog undo {root} --run " in said.err
     assert run("undo", root, "--apply").status == 0
     assert snapshot(root) == old
 
@@ -348,7 +360,7 @@ def test_prune(interrupted: Path) -> None:
     said = run("undo", interrupted, "--prune", "--apply")
     assert said.status == 0
     message = str(said.plan["message"])
-    assert f"is kept: {interrupted}: an earlier reindex was interrupted between its files; finish it first" in message
+    assert f"is kept: {interrupted}: an earlier reindex was interrupted between its files. Finish it first" in message
     run("apply", "--resume", interrupted)
     said = run("undo", interrupted, "--prune", output="table")
     assert said.lines[0].startswith("PLAN: prune: would free 1 journal in ")
@@ -377,7 +389,7 @@ def test_only_the_chosen_run_is_locked(root: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(LogDirLocks, "__enter__", entered)
     refused = run("undo", journals, "--run", first, "--apply")
     assert refused.status == 3
-    assert f"name all directories: kafkalog undo {root} --run {first} --apply" in refused.err
+    assert f"name all directories:\n  kafkalog undo {root} --run {first} --apply" in refused.err
     assert seen == []
     assert run("undo", journals, root, "--run", first, "--apply").status == 0
     assert snapshot(root) == old
@@ -494,7 +506,7 @@ def test_anything_in_a_plan(root: Path, tmp_path: Path, name: str) -> None:
         said = run("apply", file)
         assert said.status == 3, (name, each, said.err)
         assert "internal error" not in said.err
-        assert said.err.count("\n") == 1
+        assert said.err.count("\n") == 1 + len(commands_of(said.err))
         assert snapshot(root) == old
     for inner in value["plans"][0]["changes"][0]:
         for each in VALUES:

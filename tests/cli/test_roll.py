@@ -46,7 +46,7 @@ def test_rows(log_dir: Path) -> None:
 
 @pytest.mark.parametrize("output", ["json", "csv", "table"])
 def test_other_forms(log_dir: Path, output: str) -> None:
-    result = run(log_dir, *SMALL, output=output)
+    result = run(log_dir, *SMALL, "--details", output=output)
     assert result.exit_code == 0
     assert "2000" in result.stdout
 
@@ -60,7 +60,7 @@ def test_the_table_names_directories_and_counts_one_segment_as_one(
     lines = run(log_dir, *SMALL, output="table").stdout.splitlines()
     assert [line.split()[0] for line in lines[3:5]] == ["t-0", moving]
     alone = run(log_dir / "t-0", "--kafka", "4.3", output="table").stdout
-    assert alone.startswith("1 segment instead of 2; each batch counts as one append")
+    assert alone.startswith("WOULD ROLL: t-0: 1 segment instead of 2; each batch counts as one append.")
 
 
 def test_the_table_says_what_comes_out_and_why(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,23 +68,38 @@ def test_the_table_says_what_comes_out_and_why(log_dir: Path, monkeypatch: pytes
     shutil.copytree(log_dir / "t-0", log_dir / "t-1")
     shutil.copytree(log_dir / "t-0", log_dir / "t-2")
     shutil.copytree(log_dir / "t-0", log_dir / "t-3")
-    text = run(log_dir, *SMALL, "--segment-jitter-ms", "5", "--segment-ms", "10", output="table").stdout
+    asked = (log_dir, *SMALL, "--segment-jitter-ms", "5", "--segment-ms", "10")
+    text = run(*asked, output="table").stdout
     lines = text.splitlines()
-    assert lines[0].startswith("36 segments instead of 8, in 4 partitions")
-    assert "rules: Kafka 4.3: --kafka 4.3" in text
-    assert "segment.bytes=2000, segment.ms=10, segment.jitter.ms=5 (--set)" in " ".join(text.split())
-    assert "next batch" in text
-    assert "roll.jitter" in text
-    assert "segments of the others" in text
-    assert lines[-1].startswith("clean | roll.jitter 4 | 160 batches, 160 records")
+    assert lines[0] == "WOULD ROLL INTO 36 segments instead of 8; 4 of 4 partitions differ."
+    assert "by the rules of Kafka 4.3\n" in text
+    assert "next batch" not in text
+    assert "4 findings of severity info" in text
+    assert lines[-1] == "exit status 0"
+    full = run(*asked, "--details", "--explain", output="table").stdout
+    assert "by the rules of Kafka 4.3: --kafka 4.3" in full
+    assert "segment.bytes=2000, segment.ms=10, segment.jitter.ms=5 (--set)" in " ".join(full.split())
+    assert "next batch" in full
+    assert "roll.jitter" in full
+
+
+def test_partitions_that_stay_as_they_are_are_counted(log_dir: Path) -> None:
+    shutil.copytree(log_dir / "t-0", log_dir / "t-1")
+    text = run(log_dir, "--kafka", "4.3", "--set", "segment.bytes=1048576", output="table").stdout
+    new = run(log_dir, "--kafka", "4.3", "--apply", "--to", log_dir.parent / "new", output="table")
+    assert new.exit_code == 0
+    assert "WOULD ROLL INTO 2 segments instead of 4" in text
+    same = run(log_dir.parent / "new", "--kafka", "4.3", output="table").stdout
+    assert same.startswith("WOULD ROLL INTO the same 2 segments as on the disk, in 2 partitions.")
+    assert "2 partitions with the same segments as on the disk" in same
 
 
 def test_many_segments_are_not_all_shown(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setattr("kafkalog_cli.render.roll_table.SHOWN_SEGMENTS", 3)
-    monkeypatch.setattr("kafkalog_cli.render.roll_table.SHOWN_PARTITIONS", 1)
+    monkeypatch.setattr("kafkalog_cli.render.answer.SHOWN_PARTITIONS", 1)
     shutil.copytree(log_dir / "t-0", log_dir / "t-1")
-    text = run(log_dir, *SMALL, output="table").stdout
+    text = run(log_dir, *SMALL, "--details", output="table").stdout
     assert "... and 1 more partition: --output ndjson has them all" in text
     assert "more segments: --output ndjson has them all" in text
 
@@ -92,7 +107,9 @@ def test_many_segments_are_not_all_shown(log_dir: Path, monkeypatch: pytest.Monk
 def test_a_directory_is_written(log_dir: Path, tmp_path: Path) -> None:
     result = run(log_dir, *SMALL, "--apply", "--to", tmp_path / "new", output="table")
     assert result.exit_code == 0
-    assert f"written to {tmp_path}/new, on which a broker starts without recovery" in " ".join(result.stdout.split())
+    text = " ".join(result.stdout.split())
+    assert text.startswith("WRITTEN: t-0: 9 segments instead of 2; each batch counts as one append, in ")
+    assert f"in {tmp_path}/new, on which a broker starts without recovery" in text
     assert (tmp_path / "new/meta.properties").exists()
     again = run(log_dir, *SMALL, "--apply", "--to", tmp_path / "new")
     assert again.exit_code == 3
@@ -160,10 +177,11 @@ def test_an_error_behind_rows_ends_with_its_status(log_dir: Path, monkeypatch: p
 
 def test_findings_beyond_what_is_kept_are_counted(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalog_cli.render.summary.KEPT_FINDINGS", 0)
-    assert "1 more finding" not in run(log_dir, *SMALL, "--segment-jitter-ms", "5", output="table").stdout
+    jitter = ("--segment-jitter-ms", "5", "--details")
+    assert "1 more finding" not in run(log_dir, *SMALL, *jitter, output="table").stdout
     monkeypatch.setattr("kafkalog_cli.render.summary.KEPT_FINDINGS", 1)
     shutil.copytree(log_dir / "t-0", log_dir / "t-1")
-    text = run(log_dir, *SMALL, "--segment-jitter-ms", "5", output="table").stdout
+    text = run(log_dir, *SMALL, *jitter, output="table").stdout
     assert "... and 1 more finding: --output ndjson has them all" in text
 
 

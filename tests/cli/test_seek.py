@@ -34,7 +34,7 @@ def orders(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object, columns: int = 120) -> Result:
-    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["seek", *map(str, arguments)])
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["seek", "--ndjson", *map(str, arguments)])
 
 
 def test_lines_of_json(orders: Path) -> None:

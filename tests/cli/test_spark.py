@@ -73,7 +73,7 @@ def test_without_spark_a_job_says_what_to_install():
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.stdout == "pyspark and pyarrow are not installed: pip install 'kafkalog[spark]'\n"
+    assert done.stdout == "pyspark and pyarrow are not installed; run in kafkalog's sources: pip install '.[spark]'\n"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ SECONDS = 300
 
 
 def run(*arguments, columns=160):
-    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["verify", *map(str, arguments)])
+    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["verify", "--ndjson", *map(str, arguments)])
     result.stderr_bytes = without_notice(result.stderr).encode()
     return result
 

@@ -17,7 +17,7 @@ from kafkalog_core.errors import NotFoundError, UnknownFileError
 from tests.corpus import verifying
 from tests.support.corpus import archives, faults
 from tests.support.corpus.dumping import CLEAN, DAMAGED
-from tests.support.corpus.faults import BEFORE, SHEET, Fault
+from tests.support.corpus.faults import BEFORE, Fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,30 +32,9 @@ _EXPECTED = verifying.lines("verify_faults.txt", 4)
 _NO_TRACE = verifying.lines("verify_no_trace.txt", 2)
 
 
-def _faults() -> list[Fault]:
-    texts = archives.contents(archives.source()).texts
-    found = [Fault.parse(path.removesuffix(f"/{SHEET}"), text) for path, text in texts.items() if path.endswith(SHEET)]
-    return sorted((fault for fault in found if BEFORE in fault.states), key=lambda fault: fault.path)
-
-
-def _name(fault: Fault) -> str:
-    return "/".join(fault.path.rsplit("/", 2)[1:])
-
-
-def _directories(home: Path, fault: Fault) -> list[Path]:
-    """The log directories of a fault's broker; some of them may be gone."""
-    prefix = f"{fault.base}/"
-    files = [
-        name.removeprefix(prefix) for name in archives.contents(archives.source()).files if name.startswith(prefix)
-    ]
-    if "meta.properties" in files:
-        return [home]
-    return [home / name for name in sorted({name.split("/")[0] for name in files})]
-
-
 def _errors(home: Path, fault: Fault) -> list[tuple[str, str, int | None]]:
     """Code, file and byte of everything of severity error."""
-    directories = _directories(home, fault)
+    directories = verifying.log_dirs_of(home, fault)
     try:
         found = verifying.findings(*directories)
     except (UnknownFileError, NotFoundError) as error:
@@ -88,10 +67,10 @@ def _byte(place: str, fault: Fault) -> int | None:
 
 
 def _lines(fault: Fault, lines: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return [line for line in lines if verifying.is_like(_name(fault), line[0])]
+    return [line for line in lines if verifying.is_like(verifying.name_of(fault), line[0])]
 
 
-@pytest.mark.parametrize("fault", _faults(), ids=_name)
+@pytest.mark.parametrize("fault", verifying.faults_before(), ids=verifying.name_of)
 def test_a_fault_is_found_where_it_is(corpus: Path, tmp_path: Path, fault: Fault) -> None:
     faults.build(corpus, fault, BEFORE, tmp_path)
     expected = _lines(fault, _EXPECTED)
@@ -103,7 +82,7 @@ def test_a_fault_is_found_where_it_is(corpus: Path, tmp_path: Path, fault: Fault
 
 
 def test_every_line_is_of_a_fault() -> None:
-    names = {_name(fault) for fault in _faults()}
+    names = {verifying.name_of(fault) for fault in verifying.faults_before()}
     lines = [*_EXPECTED, *_NO_TRACE]
     stale = [line for line in lines if not any(verifying.is_like(name, line[0]) for name in names)]
     assert not stale or not archives.is_whole(), "a part of the corpus may leave lines unused, the whole may not"
@@ -113,7 +92,11 @@ def test_every_line_is_of_a_fault() -> None:
 def test_the_exit_status_says_whether_anything_is_damaged(
     corpus: Path, tmp_path: Path, name: str, exit_status: int
 ) -> None:
-    fault = next(fault for fault in _faults() if _name(fault).endswith(f"/{name}") and "two-log-dirs" not in fault.path)
+    fault = next(
+        fault
+        for fault in verifying.faults_before()
+        if verifying.name_of(fault).endswith(f"/{name}") and "two-log-dirs" not in fault.path
+    )
     faults.build(corpus, fault, BEFORE, tmp_path)
     result = CliRunner().invoke(cli, ["verify", "--quiet", str(tmp_path)], catch_exceptions=False)
     assert result.exit_code == exit_status

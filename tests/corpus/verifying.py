@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
+from tests.support.corpus import archives
+from tests.support.corpus.faults import BEFORE, SHEET, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +26,29 @@ def findings(*paths: Path) -> list[Finding]:
     """All findings about directories that are checked together."""
     request = VerifyRequest(targets=tuple(resolve([str(path) for path in paths])), now_ms=NOW_MS)
     return [finding for verdict in verify(request) for finding in verdict.findings]
+
+
+def faults_before() -> list[Fault]:
+    """The faults whose state before the start is known."""
+    texts = archives.contents(archives.source()).texts
+    found = [Fault.parse(path.removesuffix(f"/{SHEET}"), text) for path, text in texts.items() if path.endswith(SHEET)]
+    return sorted((fault for fault in found if BEFORE in fault.states), key=lambda fault: fault.path)
+
+
+def name_of(fault: Fault) -> str:
+    """Its base and its name."""
+    return "/".join(fault.path.rsplit("/", 2)[1:])
+
+
+def log_dirs_of(home: Path, fault: Fault) -> list[Path]:
+    """The log directories of a fault's broker; some of them may be gone."""
+    prefix = f"{fault.base}/"
+    files = [
+        name.removeprefix(prefix) for name in archives.contents(archives.source()).files if name.startswith(prefix)
+    ]
+    if "meta.properties" in files:
+        return [home]
+    return [home / name for name in sorted({name.split("/")[0] for name in files})]
 
 
 def lines(name: str, columns: int) -> list[tuple[str, ...]]:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.support.for_each import for_each
+from tests.support.product import modules
 from tools import import_graph
 from tools.console_blocks import ROOT, pages, with_generated_tables
 from tools.import_graph import layers, pictures, read_graph, room_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tools.import_graph import Graph
 
 PATH = re.compile(r"`((?:kafkalog_cli|kafkalog_core|tests|tools|fixtures|benchmarks|man|docs)/[^` ]*)`")
+FROM_THE_INDEX = re.compile(r"kafkalog\[[a-z]|pip install[^\n`;,]* '?kafkalog\b(?!/)")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 PICTURES = {"pictures/rooms.svg", "pictures/verbs.svg"}
 NAMES = [page.relative_to(ROOT) for page in pages()]
@@ -46,6 +48,12 @@ def test_generated_tables_are_those_of_today(name: Path) -> None:
 def test_the_site_has_every_page() -> None:
     listed = re.findall(r"[\w-]+\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(str(name.relative_to("docs")) for name in NAMES if name.parts[0] == "docs")
+
+
+def test_no_text_installs_kafkalog_from_the_index() -> None:
+    """Nobody has registered the name there, so that anyone could take it."""
+    texts = modules() | {str(name): (ROOT / name).read_text(encoding="utf-8") for name in NAMES}
+    assert [path for path, text in texts.items() if FROM_THE_INDEX.search(text)] == []
 
 
 # --- pictures ---------------------------------------------------------------------------------------------------------

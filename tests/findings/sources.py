@@ -13,8 +13,8 @@ SOURCES: Final = {
     "logdir": "kafkalog_core/kafka/sim/logdir",
     "cleaner": "kafkalog_core/kafka/sim/cleaner",
     "retention": "kafkalog_core/kafka/sim/retention",
-    "append": "kafkalog_core/kafka/rules/append.py",
-    "producers": "kafkalog_core/kafka/rules/producers.py",
+    "append": "kafkalog_core.kafka.rules.append.py",
+    "producers": "kafkalog_core.kafka.rules.producers.py",
     "snapshots": "kafkalog_core/kafka/sim/snapshots.py",
     "epochs": "kafkalog_core/kafka/sim/leader_epochs.py",
     "fetch": "kafkalog_core/kafka/sim/fetch.py",
@@ -22,6 +22,7 @@ SOURCES: Final = {
     # what real brokers and clients did
     "table": "tests/integration/client_table.txt",
     "walks": "tests/integration/walks.txt",
+    "actions": "tests/integration/test_start_actions.py",
     "clients": "tests/serve/test_client_uses.py",
     "live": "tests/integration/test_live_broker.py",
     "corpus": "tests/corpus",

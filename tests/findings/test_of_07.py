@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.findings.logs import LOGS, in_07
+from kafkalog_core.findings.logs import LOGS
+from kafkalog_core.findings.logs_07 import in_07
 from tests.support import build
 from tests.support.for_each import for_each
 

@@ -86,6 +86,8 @@ def test_payloads_around_the_size_of_the_arena(sizes: tuple[int, ...], monkeypat
 
 
 def test_plain_empty_and_broken_batches_between_compressed_ones() -> None:
+    """A batch that the cleaner emptied is not compressed: with a codec, its payload is missing."""
+
     def good(offset: int, codec: int) -> bytes:
         return batch_v2([Record(offset=offset, value=b"%d" % offset)], codec=codec)
 
@@ -100,7 +102,7 @@ def test_plain_empty_and_broken_batches_between_compressed_ones() -> None:
     unknown[17:21] = crc32c(unknown[21:]).to_bytes(4, "big")
     parts = [good(0, GZIP), good(1, NONE), good(2, LZ4), broken, good(4, SNAPPY), emptied, unknown, good(7, ZSTD)]
     memory, batches = walked(b"".join(parts))
-    assert values(memory, batches) == [b"0", b"1", b"2", "3: payload", b"4", "6: payload", b"7"]
+    assert values(memory, batches) == [b"0", b"1", b"2", "3: payload", b"4", "5: payload-truncated", "6: payload", b"7"]
     assert values(memory, batches, wanted=lambda row: row in {3, 6}) == ["3: payload", "6: payload"]
     over = next(item for item in decode_run(memory, batches, max_bytes=5) if isinstance(item, PayloadDamage))
     assert (over.batch, over.reason, over.records_before) == (0, "payload-limit", 0)

@@ -353,8 +353,8 @@ def test_any_content_deflated(parts, level, strategy):
 
 @pytest.mark.parametrize(
     ("at", "mask", "isal"),
-    [(2, 15, FieldError), (3, 0x20, TEXT), (-5, 1, FieldError), (-4, 1, FieldError), (-1, 0xFF, FieldError)],
-    ids=["method", "reserved flag", "checksum", "size", "high byte of the size"],
+    [(2, 15, FieldError), (-5, 1, FieldError), (-4, 1, FieldError), (-1, 0xFF, FieldError)],
+    ids=["method", "checksum", "size", "high byte of the size"],
 )
 def test_odd_gzip(at, mask, isal):
     changed = bytearray(compress(GZIP, TEXT))
@@ -362,16 +362,60 @@ def test_odd_gzip(at, mask, isal):
     assert [inflated(GZIP, bytes(changed), library=library) for library in LIBRARIES] == [FieldError, isal]
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("member", [0, 1])
+def test_reserved_flags_of_gzip_are_reported_and_the_content_is_read(member, library, monkeypatch):
+    """GZIPInputStream does not look at them; zlib refuses them, and isal does not."""
+    members = [bytearray(compress(GZIP, TEXT)) for _ in range(2)]
+    members[member][3] |= 0x80
+    first_bytes = len(members[0])
+    monkeypatch.setattr(decompression, "ZLIB", library)
+    with pytest.raises(OddStreamError) as raised:
+        decompress(GZIP, b"".join(members), magic=2, limit_bytes=PIECE_BYTES)
+    error = raised.value
+    assert (error.reason, bytes(error.content), error.position) == ("payload-flags", TEXT * 2, member * first_bytes + 3)
+
+
+_EXTRA, _NAME, _COMMENT, _HEADER_CRC = 4, 8, 16, 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "fields", "is_member"),
+    [
+        (0, b"", True),
+        (_EXTRA | _NAME | _COMMENT, b"\2\0xyname\0comment\0", True),
+        (_EXTRA, b"\xff\xff", False),
+        (_NAME, b"x" * 40, False),
+        (_COMMENT, b"x" * 40, False),
+        (_HEADER_CRC, None, True),
+        (_HEADER_CRC, b"\1\2", False),
+    ],
+)
+def test_a_member_after_the_first_whose_header_cannot_be_read_is_ignored(flags, fields, is_member):
+    """As GZIPInputStream.readTrailer does it, which takes any IOException of readHeader for the end of the stream."""
+    plain = compress(GZIP, TEXT)
+    header = plain[:3] + bytes([flags]) + plain[4:10]
+    crc = (zlib.crc32(header) & 0xFFFF).to_bytes(2, "little")
+    second = header + (crc if fields is None else fields) + (plain[10:] if is_member else b"")
+    second += b"" if is_member else b"z" * 8
+    got = inflated(GZIP, plain + second)
+    assert got == (TEXT * 2 if is_member else TrailingError)
+
+
 @pytest.mark.parametrize(
     ("payload", "content"),
     [
+        (
+            XERIAL_HEADER[:8] + bytes(8) + b"\0\0\0\1\0",
+            b"",
+        ),  # a version of 0, at which SnappyInputStream looks up to Kafka 0.9
         (XERIAL_HEADER[:15] + b"\2\0\0\0\1\0", b""),  # another compatible version, which SnappyInputStream ignores
         (snappy_stream(TEXT) + b"\0", TrailingError),
         (b"\x80\0", b""),  # a size of two bytes that needs one
         (b"\x81\x80\x80\x80\0\0A", b"A"),
         (b"\1\xf8\0\0\0A", b"A"),  # a literal's size of three bytes
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_odd_snappy(payload, content):
     assert inflated(SNAPPY, payload) == content

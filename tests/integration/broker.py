@@ -213,3 +213,13 @@ def free_ports() -> tuple[int, int]:
         first.bind(("127.0.0.1", 0))
         second.bind(("127.0.0.1", 0))
         return first.getsockname()[1], second.getsockname()[1]
+
+
+class TwoLogDirs(Broker):
+    """A broker that puts new partitions into the emptier one of two log directories; the first has the metadata log."""
+
+    def configure(self, changes: Mapping[str, str]) -> None:
+        """Other settings from its next start on."""
+        self.second = self.work_dir / "second"
+        places = {"log.dirs": f"{self.log_dir},{self.second}", "metadata.log.dir": str(self.log_dir)}
+        super().configure({**places, **changes})

@@ -2,7 +2,7 @@
 
     python -m tests.integration.client_table [--work DIR] [WORD...]
 
-Words choose the kinds that have one of them in their names; the lines of the others are kept as they are.
+Words choose the kinds that have one of them in their titles; the lines of the others are kept as they are.
 
 Each batch of `tests/support/wrong_batches.py` is the content of a topic. Kafka's own log loader (`LogHarness`) starts
 on it, as the first batch of the log and after a good one, after a clean shutdown and after an unclean one. Where a
@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -33,19 +34,19 @@ from tests.integration.clients import create_topic
 from tests.integration.log_harness import HarnessError, running_harness
 from tests.support import jars
 from tests.support.asking import SocketClient
-from tests.support.client_table import COLUMNS, FAILS, TABLE, lay, outcome_of_start, read
+from tests.support.client_table import COLUMNS, FAILS, TABLE, key, lay, outcome_of_start, read
 from tests.support.wrong_batches import AFTER, BEFORE, KINDS, NOW_MS, VALUES, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tests.integration.log_harness import LogHarness
 
 HEAD: Final = """What Kafka 4.3.1 and its clients do with wrong batches, by `python -m tests.integration.client_table`.
 
 A line for each kind of `tests/support/wrong_batches.py`, with tabs between the columns:
-  magic, kind   of the batch, which holds three records unless its kind says otherwise
-  finding       what verify calls it
+  magic, codec, kind   of the batch, which holds three records unless its kind says otherwise
+  findings      what verify calls it
   first         how Kafka's own log loader starts where it is the first batch of the log: after a clean shutdown / after
                 an unclean one; `loads`, `truncates` (at the batch), `empties` (the whole log) or `fails`
   later         the same where a good batch is before it
@@ -54,13 +55,17 @@ A line for each kind of `tests/support/wrong_batches.py`, with tabs between the 
                 `all` its records, `2 of 3`, or `none`; then whether it `goes on` with the records after it, `stops`
                 there (with the error that it raises, if any), `skips` good records, or reads the same records `again`
                 and again. `others`: records with other values. `-`: no broker starts on the log.
-Java: kafka-clients 4.3.1. librdkafka: {librdkafka}. kafka-python: {kafka_python}.
+Java: kafka-clients 4.3.1. librdkafka: {librdkafka}. kafka-python: {kafka_python}, and xxhash, for lz4 of magic 0.
 """
 _IDLE_S: Final = 2.5
 _HANG_S: Final = 10
 _MOST_RECORDS: Final = 60
 _PRODUCE: Final = 9
 _LINE: Final = 150
+_AT_A_TIME: Final = 90
+"""Kinds for which one broker has topics."""
+_CLIENTS_AT_A_TIME: Final = 4
+"""They mostly wait."""
 
 
 class Got(NamedTuple):
@@ -199,8 +204,16 @@ def produce(bootstrap: str, topic: str, batch: bytes) -> str:
     return f"{each['error_code']}" + (f" {text}" if text else "")
 
 
-def run(kinds: Sequence[Kind], work: Path) -> list[tuple[str, ...]]:
+def run(kinds: Sequence[Kind], work: Path) -> Iterator[tuple[str, ...]]:
     """Run everything; the lines of the table."""
+    for first in range(0, len(kinds), _AT_A_TIME):
+        place = work / str(first)
+        place.mkdir()
+        yield from _run(kinds[first : first + _AT_A_TIME], place)
+        shutil.rmtree(place)
+
+
+def _run(kinds: Sequence[Kind], work: Path) -> list[tuple[str, ...]]:
     libs = jars.fetch()
     Broker.archive_classes(libs)
     rows = []
@@ -228,13 +241,17 @@ def run(kinds: Sequence[Kind], work: Path) -> list[tuple[str, ...]]:
             lay(broker.partition_dir(topic), topics[topic])
         broker.start()
         java = dict(zip(served, read_with_java(libs, broker.bootstrap, served), strict=True))
-        for topic, kind in topics.items():
-            got = ["-", "-", "-"]
-            if topic in java:
-                all_got = [java[topic], *(read_apart(each, broker.bootstrap, topic) for each in _READERS)]
-                got = [_shown(describe(kind, each)) for each in all_got]
-            rows.append((str(kind.magic), kind.name, kind.code, *starts[topic], produced[topic], *got))
-            sys.stderr.write("\t".join(rows[-1]) + "\n")
+        with ThreadPoolExecutor(_CLIENTS_AT_A_TIME) as pool:
+            others = {
+                topic: [pool.submit(read_apart, each, broker.bootstrap, topic) for each in _READERS] for topic in served
+            }
+            for topic, kind in topics.items():
+                got = ["-", "-", "-"]
+                if topic in java:
+                    all_got = [java[topic], *(each.result() for each in others[topic])]
+                    got = [_shown(describe(kind, each)) for each in all_got]
+                rows.append((*key(kind), kind.codes, *starts[topic], produced[topic], *got))
+                sys.stderr.write("\t".join(rows[-1]) + "\n")
     finally:
         broker.close()
     return rows
@@ -263,15 +280,16 @@ def main() -> None:
     if options.read:
         _READERS[options.read](*options.words)
         return
-    kinds = [kind for kind in KINDS if not options.words or any(word in kind.name for word in options.words)]
+    kinds = [kind for kind in KINDS if not options.words or any(word in kind.title for word in options.words)]
+    kept = {} if not TABLE.exists() else {tuple(row.values())[:3]: tuple(row.values())[4:] for row in read()}
     with tempfile.TemporaryDirectory() as scratch:
-        rows = run(kinds, options.work or Path(scratch))
-    kept = {} if not TABLE.exists() else {(row["magic"], row["kind"]): tuple(row.values()) for row in read()}
-    kept |= {row[:2]: row for row in rows}
+        for row in run(kinds, options.work or Path(scratch)):
+            kept[row[:3]] = row[4:]
     head = HEAD.format(
         librdkafka=confluent_kafka.libversion()[0], kafka_python=importlib.metadata.version("kafka-python")
     )
-    lines = ["\t".join(row) for row in (COLUMNS, *(kept[str(kind.magic), kind.name] for kind in KINDS))]
+    rows = ((*key(kind), kind.codes, *kept[key(kind)]) for kind in KINDS if key(kind) in kept)
+    lines = ["\t".join(row) for row in (COLUMNS, *rows)]
     TABLE.write_text(f"{head}\n" + "\n".join(lines) + "\n")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.broker import Broker
+from tests.integration.broker import Broker, TwoLogDirs
 from tests.integration.repairing import make_patient
 from tests.integration.tool_runner import ToolRunner
 from tests.integration.tool_uses import RELEASES
@@ -56,6 +56,14 @@ def tools() -> Iterator[ToolRunner]:
 def own_broker(libs: Path, tmp_path: Path) -> Iterator[Broker]:
     """A running broker of one test alone, which may stop, kill and start it."""
     with _running(Broker(libs, tmp_path)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def two_log_dirs(libs: Path, tmp_path: Path) -> Iterator[TwoLogDirs]:
+    """The same with two log directories."""
+    broker = TwoLogDirs(libs, tmp_path)
+    with _running(broker):
         yield broker
 
 

@@ -7,9 +7,12 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.format.checksums import crc32c
+from kafkalog_core.structs import replace
 from tests.support import build
 from tests.support.build import Record
 from tests.support.mutating import batches_of
+from tests.support.wrong_payloads import PAYLOADS, lz4_dependent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +23,8 @@ __all__ = ["FILES", "PARTITION", "PLANTS", "plant"]
 PARTITION: Final = "orders-0"
 _TIME_MS: Final = 1_700_000_000_000
 _PRODUCER: Final = 77
+_TWO_BLOCKS: Final = 70_000
+"""Bytes that do not fit into one block of an lz4 frame."""
 
 
 def _end_of(log: Path) -> tuple[int, int]:
@@ -48,6 +53,13 @@ def _contents(payload: bytes, count: int = 1) -> Callable[[int, int], bytes]:
         )
 
     return made
+
+
+def _compressed(offset: int, epoch: int, codec: int, change: Callable[[bytes], bytes], key_bytes: int = 1) -> bytes:
+    """A batch of right records, compressed in a way that Java's code does not read."""
+    records = [replace(each, key=bytes(key_bytes)) for each in _records(offset)]
+    plain = b"".join(build.record_v2(record, base_offset=offset, base_timestamp_ms=_TIME_MS) for record in records)
+    return build.batch_v2(records, codec=codec, payload=change(plain), leader_epoch=epoch)
 
 
 def _inner(inner: bytes) -> Callable[[int, int], bytes]:
@@ -100,6 +112,18 @@ PLANTS: Final[dict[str, Callable[[int, int], bytes]]] = {
         payload=_ZIPPED[:-9],
         leader_epoch=epoch,
     ),
+    "batch.payload-dependent": lambda offset, epoch: _compressed(offset, epoch, build.LZ4, lz4_dependent, _TWO_BLOCKS),
+    "batch.payload-window": lambda offset, epoch: _compressed(
+        offset, epoch, build.ZSTD, PAYLOADS["zstd"]["window of 256 MiB"][0]
+    ),
+    "batch.compressed-empty": lambda offset, epoch: build.batch_v2(
+        base_offset=offset,
+        last_offset=offset,
+        codec=build.GZIP,
+        payload=build.compress(build.GZIP, b"", magic=2, framing=None),
+        records_count=0,
+        leader_epoch=epoch,
+    ),
     "batch.unknown-codec": lambda offset, epoch: build.batch_v2(_records(offset), attributes=6, leader_epoch=epoch),
     "batch.record-count": _contents(b"\x0c\0\0\0\1\1\0" + bytes(9)),
     "batch.header-contradiction": lambda offset, epoch: build.batch_v2(
@@ -129,6 +153,7 @@ PLANTS: Final[dict[str, Callable[[int, int], bytes]]] = {
     "record.inner-value": _inner(_message(struct.pack(">ii", -1, 99))),
     "record.inner-magic": _inner(build.message_v1(Record(offset=0, value=b"planted"), magic=5) + _ONE),
     "record.inner-nested": _inner(build.wrapper_v1([Record(offset=0, value=b"planted")]) + _ONE),
+    "record.inner-offset": _inner(build.message_v1(Record(offset=2**40, timestamp_ms=_TIME_MS, value=b"planted"))),
     "record.inner-crc": _inner(build.message_v1(Record(offset=0, value=b"planted"), crc=1) + _ONE),
     "record.control-key": _marker(b"\0\0", bytes(6)),
     "record.control-value": _marker(b"\0\0\0\1", b"\0"),
@@ -173,6 +198,31 @@ def _cut_timeindex(disk: Path) -> None:
     index.write_bytes(index.read_bytes()[:-_TIME_ENTRY])
 
 
+def _misnamed(disk: Path) -> None:
+    """Take zeros from the name of a log, whose indexes keep theirs."""
+    log = sorted((disk / PARTITION).glob("*.log"))[1]
+    log.rename(log.with_name(f"{int(log.stem)}.log"))
+
+
+def _of_snapshot(edit: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], None]:
+    """Edit the entries of the newest producer snapshot of the partition that is not empty; its checksum is right."""
+
+    def made(disk: Path) -> None:
+        path = max(each for each in (disk / PARTITION).glob("*.snapshot") if each.stat().st_size > _SNAPSHOT_HEAD)
+        data = path.read_bytes()
+        starts = range(_SNAPSHOT_HEAD, len(data), _SNAPSHOT_ENTRY)
+        entries = edit([data[at : at + _SNAPSHOT_ENTRY] for at in starts])
+        covered = struct.pack(">i", len(entries)) + b"".join(entries)
+        path.write_bytes(data[:2] + struct.pack(">I", crc32c(covered)) + covered)
+
+    return made
+
+
+def _other_epoch(entry: bytes) -> bytes:
+    """An entry whose producer epoch is another one."""
+    return entry[:8] + struct.pack(">h", struct.unpack(">h", entry[8:10])[0] + 3) + entry[10:]
+
+
 def _of_txnindex(edit: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], None]:
     """Edit the entries of a transaction index with two of them at least."""
 
@@ -185,8 +235,15 @@ def _of_txnindex(edit: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path],
     return made
 
 
+def _one_later(entry: bytes) -> bytes:
+    """An aborted transaction that ends one offset later, where the log has no marker."""
+    return entry[:18] + struct.pack(">q", struct.unpack(">q", entry[18:26])[0] + 1) + entry[26:]
+
+
 _TIME_ENTRY: Final = 12
 _TXN_ENTRY: Final = 34
+_SNAPSHOT_HEAD: Final = 10
+_SNAPSHOT_ENTRY: Final = 46
 _RECOVERY: Final = "recovery-point-offset-checkpoint"
 _EPOCHS: Final = f"{PARTITION}/leader-epoch-checkpoint"
 _METADATA: Final = f"{PARTITION}/partition.metadata"
@@ -195,6 +252,12 @@ FILES: Final[dict[str, Callable[[Path], None]]] = {
     "checkpoint.negative-count": _text(_RECOVERY, "0\n-1\n"),
     "checkpoint.negative-epoch": _text(_EPOCHS, "0\n1\n-3 0\n"),
     "checkpoint.repeated": _text(_RECOVERY, "0\n2\norders 0 5\norders 0 6\n"),
+    "epochs.early-start": _edited(_EPOCHS, r"^2 140$", "2 76"),
+    "epochs.wrong-start": _edited(_EPOCHS, r"^2 140$", "2 300"),
+    "segment.misnamed": _misnamed,
+    "snapshot.repeated-producer": _of_snapshot(lambda entries: [*entries, entries[-1]]),
+    "snapshot.wrong-state": _of_snapshot(lambda entries: [*entries[:-1], _other_epoch(entries[-1])]),
+    "txnindex.unknown-entry": _of_txnindex(lambda entries: [*entries, _one_later(entries[-1])]),
     "epochs.cut": _text(_EPOCHS, "0\n"),
     "meta.bad-node-id": _edited("meta.properties", r"^node.id=.*", "node.id=one"),
     "meta.bad-directory-id": _edited("meta.properties", r"^directory.id=.*", "directory.id=short"),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 CASES: Final = 6  # damaged copies of each log
 _EXPIRATIONS_MS: Final = {4: 86_400_000, 2: 604_800_000}  # as the harness of each release has it
 _LEFT_ALONE: Final = {"truncate.end-lost", "truncate.end-misled", "truncate.not-foreseen", "truncate.split-first"}
+_STOPS: Final = {"fatal", "offline"}  # Kafka's class throws for both; a broker runs on after the second
 _EPOCHS: Final = "leader-epoch-checkpoint"
 _MAGIC: Final = 16
 _SIZE: Final = 8
@@ -312,7 +313,7 @@ def simulate(harness: LogHarness, workload: Workload, partition_dir: Path, stop:
 def _compare(answer: dict[str, str] | str, load: PartitionLoad, real: Path, verdict: Verdict) -> list[str]:
     result = load.result
     problem = result.problem
-    if problem is not None and problem.kind != "fatal":
+    if problem is not None and problem.kind not in _STOPS:
         verdict.given_up += 1
         return []
     if isinstance(answer, str) or problem is not None:

@@ -13,15 +13,14 @@ import pytest
 from aiokafka.admin import NewTopic
 
 from tests.integration import clients
-from tests.integration.broker import Broker
 from tests.integration.records import dump
 from tests.integration.repairing import run
 from tests.integration.same_files import split_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from tests.integration.broker import Broker, TwoLogDirs
     from tests.integration.repairing import Done
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
@@ -77,30 +76,7 @@ def test_a_wrong_topic_id_and_a_shorter_replacement(own_broker: Broker, tmp_path
     assert dump("--records", foreseen / f"{SWAPPED}-0").records() == real
 
 
-class _TwoLogDirs(Broker):
-    """A broker that puts new partitions into the emptier one of two log directories."""
-
-    def configure(self, changes: Mapping[str, str]) -> None:
-        """Other settings from its next start on."""
-        self.second = self.work_dir / "second"
-        super().configure({"log.dirs": f"{self.log_dir},{self.second}", **changes})
-
-    def verify(self) -> Done:
-        """Both directories together."""
-        return run("verify", self.log_dir, self.second)
-
-
-@pytest.fixture
-def two_log_dirs(libs: Path, tmp_path: Path) -> Iterator[_TwoLogDirs]:
-    broker = _TwoLogDirs(libs, tmp_path)
-    broker.start()
-    try:
-        yield broker
-    finally:
-        broker.close()
-
-
-async def _spread(broker: _TwoLogDirs) -> None:
+async def _spread(broker: TwoLogDirs) -> None:
     """Topics until the second directory has one of them."""
     for number in range(4):
         async with clients.admin_of(broker) as admin:
@@ -124,6 +100,11 @@ def _set(log_dir: Path, key: str, value: str) -> str:
     return before.partition("=")[2]
 
 
+def _verified(broker: TwoLogDirs) -> Done:
+    """Both directories together."""
+    return run("verify", broker.log_dir, broker.second)
+
+
 def _told(found: Done, path: Path) -> str:
     """The one finding of severity error: its code. Its next command is run."""
     (row,) = (row for row in found.rows if row.get("type") == "finding" and row["severity"] == "error")
@@ -132,30 +113,30 @@ def _told(found: Done, path: Path) -> str:
     return str(row["code"])
 
 
-def test_ids_of_log_directories(two_log_dirs: _TwoLogDirs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_of_log_directories(two_log_dirs: TwoLogDirs, monkeypatch: pytest.MonkeyPatch) -> None:
     """What verify says of a wrong directory.id and a wrong node.id is what the broker does, and its cure cures it."""
     broker = two_log_dirs
     asyncio.run(_spread(broker))
     broker.stop()
-    assert broker.verify().status == 0
+    assert _verified(broker).status == 0
     moved = next(path.name[:-2] for path in broker.second.glob("t?-0"))
     kept = next(path.name[:-2] for path in broker.log_dir.glob("t?-0"))
 
     _set(broker.second, "node.id", "2")
     with pytest.raises(AssertionError, match="Stored node id 2 doesn't match previous node id 1"):
         broker.start()
-    assert _told(broker.verify(), broker.second) == "meta.other-node-id"
+    assert _told(_verified(broker), broker.second) == "meta.other-node-id"
 
     monkeypatch.setattr("tests.integration.broker._START_SECONDS", 15)
     _set(broker.log_dir, "directory.id", OTHER_ID)
     with pytest.raises(AssertionError, match="did not start"):  # it waits for a leader of the metadata log
         broker.start()
-    assert _told(broker.verify(), broker.log_dir) == "meta.no-voter"
+    assert _told(_verified(broker), broker.log_dir) == "meta.no-voter"
     monkeypatch.undo()
 
     before = _set(broker.second, "directory.id", OTHER_ID)
     copy = (broker.second / "meta.properties").read_text()
-    assert _told(broker.verify(), broker.second) == "meta.other-directory-id"
+    assert _told(_verified(broker), broker.second) == "meta.other-directory-id"
     assert _set(broker.second, "directory.id", OTHER_ID) == before
     (broker.second / "meta.properties").write_text(copy)
     broker.start()
@@ -166,4 +147,4 @@ def test_ids_of_log_directories(two_log_dirs: _TwoLogDirs, monkeypatch: pytest.M
     broker.start()
     assert asyncio.run(_is_served(broker, moved)), "the second start serves it"
     broker.stop()
-    assert broker.verify().status == 0
+    assert _verified(broker).status == 0

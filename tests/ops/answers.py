@@ -147,6 +147,9 @@ def _ends(log_dir: Path, kafka: str, verified: list[Row], *, is_broker_dir: bool
         started = _end_after_start(partition.path, kafka) if is_broker_dir else None
         if started is not None:
             taken["start"] = started
+        # a misplaced batch at the end, after which a broker ends the log, and verify too
+        if key in misplaced and started in {None, end} and end != partition.log_end_offset:
+            right.pop("verify", None)
         groups = [right, last] if key in misplaced else [right | last]
         for group in (*groups, taken):
             if len(set(group.values())) > 1:

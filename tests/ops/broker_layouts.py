@@ -36,6 +36,28 @@ SAMPLES: Final = (
         "reason": "no (known) cause",
         "file": "00000000002147483647.log",
     },
+    {
+        "dir": "/srv/v1./kafka (old)",
+        "dirs": "/srv/v1./kafka (old), /srv/kafka.2.",
+        "entry": "/srv/v1./kafka (old)/backup.",
+        "partition_dir": "/srv/v1./kafka (old)/orders-0",
+        "path": "/srv/v1./kafka (old)/orders-0/00000000000000000005.log",
+        "partition": "orders-0",
+        "other": "/srv/v1./orders-0",
+        "reason": "Some(1)",
+        "file": "00000000000000000005.log",
+    },
+    {
+        "dir": "/srv/kafka.2.",
+        "dirs": "/srv/kafka.2., /srv/kafka.3.",
+        "entry": "/srv/kafka.2./(copy.of)",
+        "partition_dir": "/srv/kafka.2./orders-0",
+        "path": "/srv/kafka.2./orders-0/00000000000000000005.log",
+        "partition": "orders-0",
+        "other": "/srv/kafka.2./orders-0",
+        "reason": "Some(1)",
+        "file": "00000000000000000005.log",
+    },
 )
 """Values of placeholders; the names of directories are hard ones that users have."""
 

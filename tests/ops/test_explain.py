@@ -188,6 +188,37 @@ def test_what_a_line_names_is_filled_in(line: str, values: dict[str, str], comma
     assert texts_of(heard.message, heard.values)["commands"].splitlines()[-1] == command
 
 
+_LOG = "/mnt/disk 2/t-0/00000000000000000005"
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        (
+            (
+                "Unexpected exception thrown when cleaning log UnifiedLog(dir=/mnt/disk 2/t-0, topicId=Some(abc), "
+                "topic=t, partition=0). Marking its partition (t-0) as uncleanable"
+            ),
+            "kafkalog verify '/mnt/disk 2/t-0'",
+        ),
+        (f"FileNotFoundException: {_LOG}.log (Too many open files)", "kafkalog dump --segments '/mnt/disk 2'"),
+        (
+            f"Attempt to append an offset (9) to slot 3 no larger than the last offset appended (9) to {_LOG}.index",
+            "kafkalog verify '/mnt/disk 2/t-0'",
+        ),
+        ("Error while loading log dir /mnt/disk.", "kafkalog verify /mnt/disk."),
+        ("[2026-03-02 07:08:09,123] ERROR Error while loading log dir /disk (old)", "kafkalog verify '/disk (old)'"),
+        (
+            "[2026-03-02 07:08:09,123] ERROR Error while loading log dir /disk (o.ld) (kafka.log.LogManager:76)",
+            "kafkalog verify '/disk (o.ld)'",
+        ),
+    ],
+)
+def test_a_command_has_the_place_that_the_line_names(line: str, command: str) -> None:
+    heard = heard_in(line)
+    assert command in texts_of(heard.message, heard.values)["commands"].splitlines()
+
+
 def test_a_digest_says_each_message_once_the_most_severe_first() -> None:
     digest = Digest().take(
         [

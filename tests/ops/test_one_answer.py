@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.ops.answers import contradictions
+from tests.support.build import epoch_checkpoint
+from tests.support.clusters import write_meta
 from tests.support.mutating import mutate
+from tests.support.truncating import write_log, write_tops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,3 +66,27 @@ def test_a_few_harmed_disks(disks: Sequence[Path], seed: int, tmp_path: Path) ->
 @pytest.mark.parametrize("seed", [seed for seed in SEEDS if seed not in _FEW])
 def test_every_harmed_disk(disks: Sequence[Path], seed: int, tmp_path: Path) -> None:
     _check(disks, seed, tmp_path)
+
+
+# --- batches that are not where their headers say ---------------------------------------------------------------------
+_PLACES: Final = {
+    "beyond a later epoch": ({0: [(0, 1), (2, 3), (40, 41)]}, [(0, 0), (1, 6)]),
+    "beyond the next batch": ({0: [(0, 1), (20, 21), (4, 5), (6, 7)]}, [(0, 0)]),
+    "back at the end": ({0: [(0, 1), (2, 3), (4, 5), (2, 3)]}, [(0, 0)]),
+    "below the base": ({0: [(0, 1)], 4: [(0, 1), (4, 5), (6, 7)]}, [(0, 0)]),
+    "below zero": ({0: [(0, 1), (-5, -3), (2, 3)]}, [(0, 0)]),
+}
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("name", _PLACES)
+def test_misplaced_batches(tmp_path: Path, name: str, is_clean: bool) -> None:
+    """verify reports them and serve returns none of them, whichever witness is against them."""
+    segments, epochs = _PLACES[name]
+    root = write_tops(tmp_path / "disk", is_clean=is_clean)
+    write_meta(root)
+    write_log(root / "t-0", segments)
+    for index in (root / "t-0").glob("*.index"):
+        index.write_bytes(b"")
+    (root / "t-0" / "leader-epoch-checkpoint").write_bytes(epoch_checkpoint(epochs))
+    assert list(contradictions(root, "4.3.1")) == []

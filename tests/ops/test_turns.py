@@ -8,7 +8,6 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
-
 from kafkalog_core.engine.turns import (
     AFTER_RANGES,
     AT_ONCE,
@@ -20,6 +19,7 @@ from kafkalog_core.engine.turns import (
     TurnWriter,
     WorkerPlace,
 )
+
 from kafkalog_core.storage.page_cache import AHEAD_BYTES
 from kafkalog_core.storage.scan import ScanPlace
 

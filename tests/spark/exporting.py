@@ -64,6 +64,8 @@ class Run:
         task_bytes: int = 400,
         commit_bytes: int = 1 << 30,
         format: Any = "delta",  # noqa: A002 -- the name of the option
+        resync: bool = True,
+        committed: bool = False,
         **asked: Any,
     ) -> None:
         Run.number += 1
@@ -75,6 +77,8 @@ class Run:
             asked=ExportOptions(**asked),
             task_bytes=task_bytes,
             commit_bytes=commit_bytes,
+            resync=resync,
+            committed=committed,
         )
         chunks = export(workers or Inline(), request, self.report, run_id=f"run-{Run.number}", now_ms=NOW_MS, disk=disk)
         self.rows = [row for chunk in chunks for row in chunk.rows()]

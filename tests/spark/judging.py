@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -17,14 +18,21 @@ Row = dict[str, object]
 
 
 def parquet_rows(directory: Path) -> dict[tuple[str, int], list[Row]]:
-    """Rows by topic and partition of all files that are in the table, files in the order of names."""
+    """Rows by topic and partition of all files that are in the table, files in the order of names.
+
+    Without `timestamp` and `is_committed`, which no dump has.
+    """
     found: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for file in files_of(directory / "records"):
         rows = pq.ParquetFile(directory / "records" / file["path"]).read().to_pylist()
         assert file["num_records"] == len(rows)
         offsets = [row["offset"] for row in rows]
         assert [file["min.offset"], file["max.offset"]] == [min(offsets), max(offsets)]
-        found[file["partition.topic"], file["partition.partition"]] += map(_as_dumped, rows)
+        places = [(row["topic"], row["partition"]) for row in rows]
+        assert [file["min.topic"], file["max.topic"]] == [min(places)[0], max(places)[0]]
+        assert places == sorted(places) or ".kafkalog." not in file["path"], "other programs sort no rows"
+        for row in rows:
+            found[row.pop("topic"), row.pop("partition")].append(_as_dumped(row))
     return found
 
 
@@ -51,8 +59,23 @@ def version_of(table: Path) -> int:
     return DeltaTable(str(table)).version() if DeltaTable.is_deltatable(str(table)) else -1
 
 
+def without_times(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without its columns of type timestamp, after a look at each of them."""
+    for name in [name for name in row if f"{name}_ms" in row]:
+        time, time_ms = row.pop(name), row[f"{name}_ms"]
+        is_moment = time_ms not in {None, -1} and _FIRST_MS <= time_ms < _END_MS
+        assert time == (_EPOCH + timedelta(milliseconds=time_ms) if is_moment else None)
+    return row
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS, _END_MS = -62_135_596_800_000, 253_402_300_800_000  # of the years 1 to 9999
+
+
 def _as_dumped(row: dict[str, Any]) -> Row:
     """Headers are pairs, as in the rows of a dump that was read back."""
+    without_times(row)
+    del row["is_committed"]
     if row.get("headers") is not None:
         row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
     return row

@@ -34,7 +34,7 @@ from kafkalog_core.spark.source.sql import open_catalog
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.spark.dying import DyingDisk, KilledError
 from tests.spark.exporting import NOW_MS
-from tests.spark.judging import names_of, version_of
+from tests.spark.judging import names_of, version_of, without_times
 from tests.support.corpus.snapshots import snapshots
 from tests.support.inline import Inline
 from tests.support.log_dirs import write_log_dir
@@ -76,7 +76,7 @@ class Catalog:
     def rows(self, table: str) -> list[str]:
         """All rows of a table of the catalog."""
         files = [self.output / table / name for name in sorted(names_of(self.output / table, self.version_of(table)))]
-        return [_text(row) for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+        return [_text(without_times(row)) for file in files for row in pq.ParquetFile(file).read().to_pylist()]
 
     def version_of(self, table: str) -> int:
         """The version of a table that belongs to the last run."""
@@ -108,7 +108,7 @@ class Catalog:
 
 def _text(row) -> str:
     values = {name: spark_text(value) if isinstance(value, str) else value for name, value in row.items()}
-    values.pop("type", None)
+    values = {name: value for name, value in values.items() if name != "type" and f"{name}_ms" not in values}
     return json.dumps(values, sort_keys=True)
 
 

@@ -11,13 +11,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.spark.export.export import ExportRequest, export
 from kafkalog_core.spark.lake.store import Store
 from tests.spark.judging import Row, parquet_rows
-from tests.support.corpus import archives, consumers, truth
+from tests.support.corpus import archives, consumers, expectations, truth
 from tests.support.corpus.dumping import Dump, dump
 from tests.support.corpus.snapshots import Snapshot, snapshots
 from tests.support.inline import Inline
@@ -41,9 +42,12 @@ def _groups() -> list[list[Snapshot]]:
     return groups + [[snapshot] for snapshot in known if snapshot.fault is not None]
 
 
-def _exported(directory: Path, output: Path) -> tuple[dict[tuple[str, int], list[Row]], list[Row]]:
+def _exported(
+    directory: Path, output: Path, *, committed: bool = False
+) -> tuple[dict[tuple[str, int], list[Row]], list[Row]]:
     """Rows in Parquet by partition, and the rows that the job itself gives."""
-    request = ExportRequest(targets=tuple(resolve([str(directory)])), output=Store.of(str(output)))
+    targets = tuple(resolve([str(directory)]))
+    request = ExportRequest(targets=targets, output=Store.of(str(output)), committed=committed)
     chunks = export(Inline(), request, Report(), run_id="judge", now_ms=NOW_MS)
     told = [{"type": chunk.table.name, **row} for chunk in chunks for row in chunk.rows()]
     return parquet_rows(output), told
@@ -57,14 +61,46 @@ def test_the_export_is_what_consumers_read(tree: Tree, tmp_path: Path, group: li
     for snapshot in group:
         topic, _, number = snapshot.partition.rpartition("-")
         rows = exported.pop((topic, int(number)), [])
-        dumped = dump(places[snapshot.id], "--records")
+        dumped = dump(places[snapshot.id], "--records", "--resync")
         _assert_dumped(rows, dumped)
         seen = _known(truth.records(tree.corpus, snapshot), rows)
-        shown = consumers.visible(tree, snapshot, rows, seen)
+        served = [row for row in rows if not row["resynced"]]  # no broker searches for batches after damage
+        shown = consumers.visible(tree, snapshot, served, seen)
         consumers.assert_same(shown, seen, selection=consumers.is_listed(snapshot, consumers.SERVED_LESS))
         if dumped.of_type("damage"):
             assert _findings(told, topic, int(number)), f"damage of {snapshot.id} is not told"
     _assert_same_rest(exported, log_dir)
+
+
+@pytest.mark.parametrize(
+    "snapshot", [snapshot for snapshot in snapshots() if snapshot.committed], ids=lambda snapshot: snapshot.id
+)
+def test_what_is_committed_is_what_a_read_committed_consumer_read(
+    tree: Tree, tmp_path: Path, snapshot: Snapshot
+) -> None:
+    place = tree.partition_dir(snapshot)
+    topic, _, number = snapshot.partition.rpartition("-")
+    seen = truth.committed_records(tree.corpus, snapshot)
+    exported, _ = _exported(place, tmp_path / "committed", committed=True)
+    rows = exported.get((topic, int(number)), [])
+    served = [row for row in rows if not row["resynced"]]  # no broker searches for batches after damage
+    shown = consumers.visible(tree, snapshot, served, seen)
+    known = _known(seen, rows)
+    if expectations.matching(consumers.SERVED_MORE, snapshot.id):
+        shown, known = known, [consumers.as_seen(row, known[0]) for row in shown]
+    consumers.assert_same(
+        shown, known, selection=consumers.is_listed(snapshot, consumers.SERVED_LESS, consumers.SERVED_MORE)
+    )
+    _exported(place, tmp_path / "all")
+    every = {row["offset"]: row for row in DeltaTable(str(tmp_path / "all/records")).to_pyarrow_table().to_pylist()}
+    end = min((offset for offset, row in every.items() if _is_undecided(row)), default=1 << 63)
+    start = tree.log_start_offset(snapshot)
+    marked = {offset for offset, row in every.items() if row["is_committed"] and start <= offset < end}
+    assert marked == {row["offset"] for row in rows if row["offset"] < end}  # type: ignore[operator]
+
+
+def _is_undecided(row: Row) -> bool:
+    return row["is_committed"] is None and row["control_type"] is None
 
 
 def _known(seen: list[Row], rows: list[Row]) -> list[Row]:
@@ -81,7 +117,7 @@ def _assert_dumped(rows: list[Row], dumped: Dump) -> None:
 def _assert_same_rest(exported: dict[tuple[str, int], list[Row]], log_dir: Path) -> None:
     """Partitions that nobody read are as a dump has them too."""
     for (topic, number), rows in exported.items():
-        _assert_dumped(rows, dump(log_dir / f"{topic}-{number}", "--records"))
+        _assert_dumped(rows, dump(log_dir / f"{topic}-{number}", "--records", "--resync"))
 
 
 def _findings(told: list[Row], topic: str, partition: int) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
@@ -90,6 +91,7 @@ def in_duckdb(table: DeltaTable, column: str, value: object) -> int:
 
 def in_deltalake(table: DeltaTable, column: str, value: object) -> int:
     word = f"x'{value.hex()}'" if isinstance(value, bytes) else f"'{value}'" if isinstance(value, str) else str(value)
+    word = f"timestamp '{value.isoformat()}'" if isinstance(value, datetime) else word
     where = f'"{column}" is null' if value is None else f'"{column}" = {word}'
     found = QueryBuilder().register("t", table).execute(f"select count(*) as n from t where {where}")  # noqa: S608
     return int(found.read_all()["n"][0].as_py())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
@@ -74,21 +73,12 @@ def test_all_engines_read_plain_files(tmp_path: Path, spark: SparkSession) -> No
         write_log(tmp_path / "disk" / name, 0, batches(0, 100))
     Run(tmp_path / "out", tmp_path / "disk", format="parquet")
     top = str(tmp_path / "out/records")
-    columns = "topic string, partition int, offset bigint, key binary, value binary"
-    hive = ds.partitioning(pa.schema([("topic", pa.string()), ("partition", pa.int32())]), flavor="hive")
-    names = {"topic": pl.String, "partition": pl.Int32}
-    options = "hive_partitioning = true, hive_types = {'topic': varchar, 'partition': int}"
     wanted = [(topic, partition, offset) for topic, partition in TOPICS for offset in range(100)]
     for rows in (
-        map(tuple, spark.read.schema(columns).parquet(top).select("topic", "partition", "offset").collect()),
-        pl.scan_parquet(f"{top}/**/*.parquet", hive_partitioning=True, hive_schema=names)
-        .select("topic", "partition", "offset")
-        .collect()
-        .iter_rows(),
-        map(tuple, map(dict.values, ds.dataset(top, partitioning=hive).to_table(columns=PLACE).to_pylist())),
-        duckdb.sql(
-            f"select topic, partition, \"offset\" from read_parquet('{top}/**/*.parquet', {options})"  # noqa: S608
-        ).fetchall(),
+        map(tuple, spark.read.parquet(top).select("topic", "partition", "offset").collect()),
+        pl.scan_parquet(f"{top}/*.parquet").select("topic", "partition", "offset").collect().iter_rows(),
+        map(tuple, map(dict.values, ds.dataset(top).to_table(columns=PLACE).to_pylist())),
+        duckdb.sql(f"select topic, partition, \"offset\" from read_parquet('{top}/*.parquet')").fetchall(),  # noqa: S608
     ):
         assert sorted(rows) == wanted
 

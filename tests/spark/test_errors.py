@@ -99,6 +99,11 @@ MEMORY = """An error occurred while calling o1.collectToPython.
             "Spark's Java process has ended in the middle of the work (Spark's log: /l)",
         ),
         (
+            Py4JError("An error occurred while calling o41.sc"),
+            WorkerLostError,
+            "Spark's Java process has ended in the middle of the work (Spark's log: /l)",
+        ),
+        (
             ConnectionRefusedError(111, "Connection refused"),
             WorkerLostError,
             "Spark's Java process has ended in the middle of the work (Spark's log: /l)",

@@ -51,7 +51,7 @@ def test_an_old_java_home_gives_way(tmp_path):
 
 @pytest.mark.usefixtures("no_wheel")
 def test_no_java_is_one_sentence(tmp_path):
-    hint = "Install it, or install one for this Python only: pip install 'kafkalog[spark,jre]'"
+    hint = "Install it, or install one for this Python only, in kafkalog's sources: pip install '.[spark,jre]'"
     with pytest.raises(SparkError) as none:
         session.java_environment({"PATH": str(tmp_path)})
     assert str(none.value) == f"Spark needs Java 17 or newer. {hint}"

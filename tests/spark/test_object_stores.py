@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import time
@@ -16,7 +15,7 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
-from kafkalog_core.errors import AccessError, KafkalogError, LockedError, RefusedError
+from kafkalog_core.errors import AccessError, DeniedError, KafkalogError, LockedError, NotFoundError, RefusedError
 from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.lake.output import Output, check_place
@@ -27,6 +26,7 @@ from tests.spark.judging import names_of, version_of
 from tests.spark.places import CLOUDS, There
 from tests.support.bad_line import bad_line
 from tests.support.inline import Inline, Meanwhile
+from tests.support.s3 import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,21 +97,52 @@ def test_reload_a_changed_log_and_damage(disk: Path, there: There, spark: SparkS
 
 def test_a_file_that_somebody_deleted(disk: Path, there: There) -> None:
     Run(there.store, disk)
-    there.store.delete([next(name for name in there.store.files("records/topic=t") if name.endswith(".parquet"))])
+    there.store.delete([next(name for name in there.store.files("records") if name.endswith(".parquet"))])
     assert Run(there.store, disk).codes == ["export.file-lost"]
-    assert not Run(there.store, disk / "t-0", reload=True).findings
+    assert not Run(there.store, disk, reload=True).findings
     assert offsets_in(there.files, "t") == [*range(100)]
+
+
+@pytest.mark.parametrize("cloud", ["s3"], indirect=True)
+def test_what_s3_refuses_is_said_in_the_words_of_inputs(disk: Path, there: There) -> None:
+    options = dict(there.store.options)
+    for change, kind, said in (
+        ({"AWS_SECRET_ACCESS_KEY": "x"}, DeniedError, "the object store denies access: it cannot be listed"),
+        ({"AWS_ACCESS_KEY_ID": "x"}, DeniedError, "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"),
+    ):
+        with pytest.raises(kind, match=said):
+            Run(Store.of(there.uri, {**options, **change}), disk)
+    with pytest.raises(NotFoundError, match="there is no bucket 'none'; check its name, AWS_ENDPOINT_URL"):
+        Run(Store.of("s3://none/a", options), disk)
+
+
+@pytest.mark.parametrize("format", ["delta", "parquet"])
+@pytest.mark.parametrize("uri", ["s3://bucket/a", "gs://bucket/a"])
+def test_a_store_that_is_down_is_named_soon(disk: Path, uri: str, format: str) -> None:  # noqa: A002 -- the option
+    place = f"http://127.0.0.1:{free_port()}"
+    given = {"AWS_ENDPOINT_URL": place, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "only-for-tests", "STORAGE_EMULATOR_HOST": place}
+    begun = time.monotonic()
+    with pytest.raises(AccessError) as caught:
+        Run(Store.of(uri, {**given, **keys}), disk, format=format)
+    assert time.monotonic() - begun < 10
+    assert "only-for-tests" not in str(caught.value)
+    if uri.startswith("s3"):
+        assert str(caught.value) == (
+            f"{uri}: the connection to the object store fails: it cannot be listed after 3 attempts; check "
+            "AWS_ENDPOINT_URL and the network, and run the command again"
+        )
 
 
 @pytest.mark.parametrize(("cloud", "count"), [("s3", 1000), ("azure", 100), ("google", 100)], indirect=["cloud"])
 def test_many_small_partitions(tmp_path: Path, there: There, count: int) -> None:
     for number in range(count):
         write_log(tmp_path / "disk" / f"t-{number}", 0, batches(0, 5))
-    Run(there.store, tmp_path / "disk")
+    Run(there.store, tmp_path / "disk", task_bytes=1 << 20)
     begun = time.monotonic()
     assert {row["state"] for row in Run(there.store, tmp_path / "disk").exported.values()} == {"unchanged"}
     assert time.monotonic() - begun < 60
-    assert len(names_of(there.files / "records")) == count
+    assert len(names_of(there.files / "records")) == 1
     there.assert_tidy()
 
 
@@ -290,4 +321,4 @@ def test_lines_on_which_much_fails(disk: Path, cloud: Cloud | Server, there: The
 def test_offsets_and_times_begin_where_they_should(disk: Path, there: There) -> None:
     Run(there.store, disk / "t-0", from_time_ms=START_MS + 40_500)
     assert offsets_in(there.files, "t") == [*range(41, 100)]
-    assert os.listdir(there.files / "records/topic=t") == ["partition=0"]
+    assert not offsets_in(there.files, "u")

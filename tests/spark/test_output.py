@@ -329,7 +329,7 @@ def test_a_file_of_an_earlier_run_that_is_damaged(disk: Path, out: Path) -> None
 
 def test_files_that_others_are_writing_stay(disk: Path, out: Path) -> None:
     Run(out, disk)
-    theirs = out / "records/topic=t/partition=0/part-00001-6ab1d1b4-c000.snappy.parquet"
+    theirs = out / "records/part-00001-6ab1d1b4-c000.snappy.parquet"
     theirs.write_bytes(b"another engine's")
     Run(out, disk)
     assert theirs.exists()
@@ -394,7 +394,7 @@ def test_where_no_output_may_be(tmp_path: Path) -> None:
         ("file", "a file, not a directory"),
         ("full", "holds 'other.parquet'"),
         ("kafka/out", "within Kafka's own directory"),
-        ("old", "a format of its own; write the output again into a new directory"),
+        ("old", r"a format of its own\. Write the output again into a new directory"),
         ("50%", "may have no %, no backslash"),
     ):
         with pytest.raises(RefusedError, match=said):
@@ -479,7 +479,7 @@ def test_directories_with_characters_of_globs(disk: Path, tmp_path: Path, spark:
 
 def test_a_directory_of_a_run_that_ended_before_its_first_commit(disk: Path, out: Path) -> None:
     store = Store(str(out))
-    store.write("records/topic=t/partition=0/run-1.kafkalog.part-000001-local1-0.parquet", b"PAR1")
+    store.write("records/run-1.kafkalog.part-000001-local1-0.parquet", b"PAR1")
     store.write("_kafkalog/states/run-1.kafkalog.000001.json", b"{}")
     Run(out, disk)
     assert offsets_in(out) == list(range(100))
@@ -502,7 +502,7 @@ def test_states_that_were_changed(disk: Path, out: Path, change: Callable[[bytes
         state.unlink()
     else:
         state.write_bytes(change(state.read_bytes()))
-    with pytest.raises(RefusedError, match=f"{said}.*write the output again into a new directory"):
+    with pytest.raises(RefusedError, match=f"{said}.*Write the output again into a new directory"):
         Run(out, disk)
     assert offsets_in(out) == list(range(100))
 
@@ -519,7 +519,7 @@ def test_a_table_whose_log_is_damaged_is_a_sentence(disk: Path, out: Path) -> No
 def test_names() -> None:
     names = {attempt_name("run-1", "part") for _ in range(10)}
     assert len(names) == 10
-    assert {run_of(f"records/topic=t/{name}") for name in names} == {"run-1"}
+    assert {run_of(f"records/{name}") for name in names} == {"run-1"}
     assert run_of("part-00001-6ab1d1b4-c000.snappy.parquet") is None
 
 
@@ -531,7 +531,8 @@ def test_names_of_tasks(spark: SparkSession) -> None:
 
 def test_bounds_and_counts_are_in_the_table(disk: Path, out: Path) -> None:
     Run(out, disk)
-    files = [file for file in files_of(out / "records") if file["partition.topic"] == "t"]
+    files = [file for file in files_of(out / "records") if file["min.topic"] == "t"]
+    assert all(file["max.topic"] == "t" for file in files)
     assert sum(file["num_records"] for file in files) == 100
     assert (min(file["min.offset"] for file in files), max(file["max.offset"] for file in files)) == (0, 99)
     assert all(file["min.timestamp_ms"] <= file["max.timestamp_ms"] for file in files)

@@ -79,7 +79,7 @@ def test_rows_are_read_back(tmp_path, compression):
     table = pq.read_table(tmp_path / "a.parquet")
     assert table == plain(140)
     assert table.schema == arrow_schema(RECORDS), "readers see texts, whatever they were written from"
-    bounds = {"offset": (0, 139_099), "timestamp_ms": (0, 140_029)}
+    bounds = {"topic": ("t", "t"), "partition": (0, 0), "offset": (0, 139_099), "timestamp_ms": (0, 140_029)}
     nulls = {name: table[name].null_count for name in bounds}
     assert written == (140 * 32, (tmp_path / "a.parquet").stat().st_size, bounds, nulls)
     metadata = pq.read_metadata(tmp_path / "a.parquet")

@@ -234,8 +234,8 @@ def test_old_content_that_is_damaged_after_the_plan_is_refused_with_what_is_left
     with pytest.raises(RefusedError) as caught:
         check_old(journal)
     ways = {
-        "prepared": f"To finish the run instead: kafkalog apply --resume {journal.layout.root}",
-        "undoing": "To keep the files as they are and delete the journal: "
+        "prepared": f"Finish the run instead: kafkalog apply --resume {journal.layout.root}",
+        "undoing": "Keep the files as they are and delete the journal: "
         f"kafkalog undo {journal.layout.root} --prune --run {journal.run} --apply",
     }
     assert str(caught.value).endswith(

@@ -74,12 +74,12 @@ def test_with_one_block_less_than_it_needs_it_is_refused_with_the_bytes_that_are
     rounds.free_bytes -= BLOCK_BYTES
     rounds.reset()
     draft = rounds.draft()
-    (obstacle,) = draft.plan.obstacles
+    (obstacle,) = map(str, draft.plan.obstacles)
     if case.command == "checkpoint":
         assert "4,096 bytes have to be freed first, because a new file is complete before it replaces" in obstacle
         assert f"kafkalog retain {rounds.root} --undo-to DIR --apply" in obstacle
     else:
-        assert "or write the cleaned logs elsewhere with --to DIR" in obstacle
+        assert "or write the cleaned logs elsewhere: --to DIR" in obstacle
         assert (
             "because the cleaned segments are complete before the old ones are deleted" in obstacle
             or not case.keeps_undo
@@ -151,7 +151,7 @@ def test_a_file_that_changes_after_the_changes_ahead_the_message_says_what_has_b
     assert f"{len(gone)} of the {count} changes of the plan " in text
     assert f"to free space for the others: {gone[0]} (deleted)" in text
     assert all(f"{path} (deleted)" in text for path in gone)
-    assert "nothing else has been changed. When the cause is repaired, finish the plan with this command" in text
+    assert "nothing else has been changed. When the cause is repaired, finish the plan with the same command" in text
     assert names_of_ours(disk.root) == []
 
 
@@ -160,7 +160,7 @@ def test_without_either_option_it_is_refused_and_both_are_named(disk: FullDisk, 
     rounds.reset()
     draft = rounds.draft(beside=True)
     assert not draft.plan.changes[0].size_bytes
-    with pytest.raises(RefusedError, match=r"0 B are free; the same command fits with --undo-to DIR.*--no-undo"):
+    with pytest.raises(RefusedError, match=r"0 B are free; .*: --undo-to DIR; or keep none, .*: --no-undo"):
         apply_plan(draft, Disk(), now_ms=0)
     assert snapshot(disk.root) == rounds.old
     assert names_of_ours(disk.root) == []
@@ -173,8 +173,8 @@ def test_an_undo_says_how_much_room_it_lacks_before_it_changes_anything(disk: Fu
     disk.fill()
     new = snapshot(disk.root)
     plan = plan_undo(scope_of(rounds.root))
-    (obstacle,) = plan.obstacles
-    assert "KiB on its file system, and 0 B are free; move other files away first" in obstacle
+    (obstacle,) = map(str, plan.obstacles)
+    assert "KiB on its file system, and 0 B are free. Move other files away first" in obstacle
     with pytest.raises(RefusedError, match="nothing has been changed"):
         apply_undo(plan, Disk())
     assert snapshot(disk.root) == new
@@ -192,7 +192,7 @@ def test_a_journal_is_pruned_at_0_bytes_free_and_killed_at_every_step(
     write_patient(tmp_path / "pristine", "reindex" if layout == "partition" else "retain")
     root, partition = str(disk.root), disk.root / "t-0"
     line = ["reindex"] if layout == "partition" else ["truncate", "--to-offset", "11"]
-    line += [str(partition), "--kafka", "4.3", "--assume-defaults", "--jobs", "1", "--apply"]
+    line += [str(partition), "--kafka", "4.3", "--assume-defaults", "--jobs", "1", "--apply", "--ndjson"]
     line += ["--undo-to", str(disk.path / "undo")] if layout == "undo-to" else []
     prune = ["undo", root, "--prune", "--apply"]
 
@@ -249,7 +249,7 @@ def test_the_demo_is_repaired_at_0_bytes_free_as_the_readme_says(
             (disk.root / "orders-1" / f"{39:020}.{suffix}").write_bytes(b"x" * 24)
     disk.fill()
     where = (way, str(tmp_path / "undo")) if way == "--undo-to" else (way,)
-    result = CliRunner().invoke(cli, [command, *DEMO_COMMANDS[command], *where, "--apply", str(disk.root)])
+    result = CliRunner().invoke(cli, [command, *DEMO_COMMANDS[command], *where, "--apply", "--ndjson", str(disk.root)])
     assert '"state":"applied"' in result.stdout, result.output
     assert names_of_ours(disk.root) == [] or way == "--undo-to"
 
@@ -258,7 +258,8 @@ def test_an_offset_index_that_is_wrong_alone_is_rebuilt_at_0_bytes_free(disk: Fu
     disk.reset(DEMO, free_bytes=None)
     (disk.root / "orders-1" / f"{39:020}.index").write_bytes(b"x" * 24)
     disk.fill()
-    result = CliRunner().invoke(cli, ["reindex", "--topic", "orders", "--no-undo", "--apply", str(disk.root)])
+    line = ["reindex", "--topic", "orders", "--no-undo", "--apply", "--ndjson", str(disk.root)]
+    result = CliRunner().invoke(cli, line)
     assert '"state":"applied"' in result.stdout, result.output
     assert CliRunner().invoke(cli, ["verify", "--quiet", str(disk.root / "orders-1")]).exit_code == 0
 

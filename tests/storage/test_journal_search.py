@@ -54,7 +54,7 @@ def elsewhere(tmp_path: Path) -> Path:
 
 
 def reason(root: Path, *also: Path) -> str:
-    """Why the one that is there is no journal."""
+    """Why the file that is there is not a journal."""
     found = find_journals(str(root), [str(each) for each in also])
     assert found.journals == ()
     (remains,) = found.remains

@@ -142,7 +142,7 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     for verb in ("dump", "verify"):
         result = CliRunner().invoke(cli, [verb, "s3://bucket/demo"])
         assert result.exit_code == 3
-        assert "pip install 'kafkalog[lake]'" in result.stderr
+        assert "pip install '.[lake]'" in result.stderr
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

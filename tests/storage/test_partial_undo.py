@@ -176,7 +176,7 @@ def test_a_later_run_that_wrote_the_recovery_points_is_undone_first(tmp_path: Pa
     assert b"99" not in points.read_bytes()
     status, refused = run.undo("--run", run.name)
     assert status == 3
-    assert f"{points}: a later run of kafkalog checkpoint changed it again; undo that run first" in refused
+    assert f"{points}: a later run of kafkalog checkpoint changed it again. Undo that run first" in refused
     assert run.undo()[0] == 0, "the later one"
     status, refused = run.undo()
     assert (status, f"{points}: written after this run" in refused) == (3, True)

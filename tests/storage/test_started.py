@@ -250,7 +250,7 @@ def test_no_log_directory_is_marked_clean_after_a_broker(
             checkpoint = root / "recovery-point-offset-checkpoint"
             os.utime(checkpoint, ns=(LATER_NS, LATER_NS))
             if not is_marked:
-                with pytest.raises(RefusedError, match=r"a broker has run since.*; undo the run: kafkalog undo "):
+                with pytest.raises(RefusedError, match=r"a broker has run since.*\. Undo the run: kafkalog undo "):
                     resume(interrupted[0], Disk())
                 seen += 1
             os.utime(checkpoint, ns=(LATER_NS, old[checkpoint.name][5]))  # type: ignore[arg-type]

@@ -329,7 +329,7 @@ def test_an_old_part_that_stays_as_it_is_has_to_be_whole_too(root: Path, limit: 
     os.truncate(saved, 23)
     before = snapshot(root)
     plan = plan_undo(scope_of(str(root)))
-    assert f"{TIMES}: its old content in the journal has changed: {saved}" in " ".join(plan.obstacles)
+    assert f"{TIMES}: its old content in the journal has changed: {saved}" in " ".join(map(str, plan.obstacles))
     with pytest.raises(RefusedError):
         apply_undo(plan, disk)
     assert snapshot(root) == before

@@ -318,7 +318,7 @@ def test_a_file_with_two_hard_links_is_neither_cut_nor_extended(path: Path, meth
         with pytest.raises(RefusedError) as caught:
             METHODS[method](Disk(), path.parent)
         assert str(caught.value) == (
-            f"{path}: has another hard link, which would be changed with it; replace it by a copy of itself first: "
+            f"{path}: has another hard link, which would be changed with it. Replace it by a copy of itself first: "
             f"cp -p {path} {path}.copy && mv {path}.copy {path}"
         )
         assert (path.read_bytes(), path.stat().st_mtime_ns) == (CONTENT, 1)
@@ -329,7 +329,7 @@ def test_only_a_regular_file_is_cut_or_extended(path: Path, method: str) -> None
     path.unlink()
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # without one the system refuses to open it for writing
-    with pytest.raises(RefusedError, match="is not a regular file; kafkalog verify shows what is in its directory"):
+    with pytest.raises(RefusedError, match=r"is not a regular file\. See what is in its directory: kafkalog verify "):
         METHODS[method](Disk(), path.parent)
     os.close(reader)
     target = path.with_name("target")

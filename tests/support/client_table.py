@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,19 +14,35 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 TABLE: Final = ROOT / "tests" / "integration" / "client_table.txt"
-COLUMNS: Final = ("magic", "kind", "finding", "first", "later", "produced", "java", "librdkafka", "kafka-python")
+COLUMNS: Final = (
+    "magic",
+    "codec",
+    "kind",
+    "findings",
+    "first",
+    "later",
+    "produced",
+    "java",
+    "librdkafka",
+    "kafka-python",
+)
 CLIENTS: Final = COLUMNS[-3:]
 FAILS: Final = "fails"
 _APPENDED: Final = "0"
-_SIGNS: Final = {
-    "the process ends": "crashes",
-    "hangs": "hangs",
-    "stops": "stops",
-    "again": "again",
-    "others": "others",
-    "skips": "after",
-}
-_DOES: Final = ("all", "others", "some", "none", "after", "again", "stops", "hangs", "crashes")
+_NEWEST: Final = "2"
+_DOES: Final = (
+    "all",
+    "others",
+    "some",
+    "none",
+    "after",
+    "some-after",
+    "again",
+    "stops",
+    "others-stops",
+    "hangs",
+    "crashes",
+)
 
 
 def read() -> list[dict[str, str]]:
@@ -33,6 +50,11 @@ def read() -> list[dict[str, str]]:
     lines = TABLE.read_text(encoding="utf-8").splitlines()
     first = lines.index("\t".join(COLUMNS)) + 1
     return [dict(zip(COLUMNS, line.split("\t"), strict=True)) for line in lines[first:]]
+
+
+def key(kind: Kind) -> tuple[str, str, str]:
+    """The columns that no two lines share."""
+    return str(kind.magic), kind.codec, kind.name
 
 
 def lay(partition: Path, kind: Kind, *, is_first: bool = False) -> None:
@@ -57,10 +79,13 @@ def does(cell: str) -> str:
     if cell == "-":
         return ""
     what, _, then = cell.partition(", ")
-    for sign, word in _SIGNS.items():
-        if sign in (what if word == "others" else then):
+    read = "others" if what.endswith("others") else {"all": "all", "none": "none"}.get(what, "some")
+    for sign, word in (("the process ends", "crashes"), ("hangs", "hangs"), ("again", "again")):
+        if sign in then:
             return word
-    return {"all": "all", "none": "none"}.get(what, "some")
+    if then.startswith("stops"):
+        return "others-stops" if read == "others" else "stops"
+    return {"all": "after", "some": "some-after"}[read] if then.startswith("skips") else read
 
 
 def words(cells: Iterable[str]) -> str:
@@ -69,38 +94,53 @@ def words(cells: Iterable[str]) -> str:
     return " ".join(word for word in _DOES if word in found)
 
 
-def reads_by_finding() -> dict[str, tuple[str, ...]]:
-    """The words of each client by finding; control batches are left out, as no consumer returns their records."""
-    rows: dict[str, list[dict[str, str]]] = {}
-    for row in read():
-        if row["finding"] and not row["kind"].startswith("control") and row["java"] != "-":
-            rows.setdefault(row["finding"], []).append(row)
-    return {code: tuple(words(row[client] for row in of_code) for client in CLIENTS) for code, of_code in rows.items()}
+def reads() -> list[tuple[int, str, str, str, str, str, str]]:
+    """The rows of `client_reads.READS`: by magic and findings, with the codecs of which they are the same.
 
-
-def appends_by_finding() -> dict[str, str]:
-    """What the leader did with batches of magic 2 from a producer, by finding; the newest magic is what it takes."""
-    found: dict[str, set[str]] = {}
+    Control batches are left out, as no consumer returns their records; so are lines without a finding.
+    """
+    lines: dict[tuple[int, str, str], list[dict[str, str]]] = {}
     for row in read():
-        if row["finding"] and row["magic"] == "2":
-            is_appended = re.split(r"\s", row["produced"])[0] == _APPENDED
-            found.setdefault(row["finding"], set()).add("appends" if is_appended else "refuses")
-    return {code: " ".join(sorted(words)) for code, words in found.items()}
+        if row["findings"] and not row["kind"].startswith("control") and row["java"] != "-":
+            codes = " ".join(sorted(row["findings"].split()))
+            lines.setdefault((int(row["magic"]), codes, row["codec"]), []).append(row)
+    found: dict[tuple[int, str, str, str, str, str], list[str]] = {}
+    for (magic, codes, codec), of_kind in lines.items():
+        clients = [words(row[client] for row in of_kind) for client in CLIENTS]
+        leader = {"appends" if row["produced"].split()[0] == _APPENDED else "refuses" for row in of_kind}
+        said = " ".join(sorted(leader)) if str(magic) == _NEWEST else ""
+        found.setdefault((magic, codes, clients[0], clients[1], clients[2], said), []).append(codec)
+    ordered = sorted(found.items(), key=lambda each: (-each[0][0], each[0][1]))
+    return [(key[0], " ".join(codecs), *key[1:]) for key, codecs in ordered]
 
 
 def _brief(cell: str) -> str:
     """What a client did, without the text of its error."""
-    return cell.partition(":")[0].replace("stops", does(cell)) if ", stops" in cell else cell
+    return cell.partition(":")[0].replace("stops", does(cell).removeprefix("others-")) if ", stops" in cell else cell
 
 
 def page() -> str:
-    """The table as Markdown, as the documentation shows it."""
-    heads = ("Magic", "Kind", "Finding", "Start on it first", "Start on it later", "From a producer", *CLIENTS)
-    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    """The table as Markdown, as the documentation shows it: a line for all magics and codecs with the same results."""
+    found: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for row in read():
-        cells = [row[column].replace("|", "\\|") for column in COLUMNS]
-        cells[2] = f"`{cells[2]}`" if cells[2] else ""
-        cells[5] = "appended" if cells[5] == _APPENDED else f"refused ({cells[5].split()[0]})"
-        cells[6:] = [_brief(cell) for cell in cells[6:]]
-        lines.append("| " + " | ".join(cells) + " |")
+        cells = [row[column].replace("|", "\\|") for column in COLUMNS[2:]]
+        cells[1] = ", ".join(f"`{code}`" for code in cells[1].split())
+        cells[4] = "appended" if cells[4] == _APPENDED else f"refused ({cells[4].split()[0]})"
+        cells[5:] = [_brief(cell) for cell in cells[5:]]
+        found.setdefault(tuple(cells), {}).setdefault(row["magic"], []).append(row["codec"])
+    heads = ("Magic and codec", "Kind", "Findings", "First", "Later", "From a producer", *CLIENTS)
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    for cells, of_magic in found.items():
+        forms = "; ".join(f"{magic}: {', '.join(codecs)}" for magic, codecs in of_magic.items())
+        lines.append("| " + " | ".join((forms, *cells)) + " |")
     return "\n".join(lines) + "\n"
+
+
+def module_rows() -> str:
+    """The rows of `client_reads.READS` as its text: `python -m tests.support.client_table` prints them."""
+    lines = (f"    ClientReads({', '.join(json.dumps(cell) for cell in row)})," for row in reads())
+    return "\n".join(("READS: Final = (", *lines, ")"))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{module_rows()}\n")

@@ -1,4 +1,4 @@
-"""A case for every command of the click tree, and what its output must be like in every form.
+"""A case for every command of the click tree, and what its output must be like in every form, and without a reader.
 
 `CASES` is keyed by the command's path. A command without a case fails `test_every_command`, a form without a judge
 fails here. Paths in arguments are those of `Disk`.
@@ -9,10 +9,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -28,13 +32,27 @@ if TYPE_CHECKING:
 
     from kafkalog_core.output.schema import Column
 
-__all__ = ["CASES", "Case", "Disk", "cases_of", "check_on_pipes", "check_on_terminals", "commands"]
+__all__ = [
+    "CASES",
+    "Case",
+    "Disk",
+    "cases_of",
+    "check_on_pipes",
+    "check_on_terminals",
+    "check_without_reader",
+    "commands",
+    "piped",
+]
 
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
 NOW: Final = "2026-11-21T00:00:00Z"
-ROW_FORMS: Final = ("json", "ndjson", "csv")
+STREAMS: Final = frozenset({"dump", "spark sql"})
+"""Commands that write JSON lines to a pipe; all others write text there too."""
+NARROW: Final = 80
+"""Columns of a terminal; on a pipe no line is broken, whatever it takes."""
 TERMINALS: Final[tuple[tuple[int, Mapping[str, str]], ...]] = (
     (200, {}),
+    (120, {}),
     (80, {}),
     (20, {}),
     (1, {}),
@@ -193,6 +211,10 @@ class Disk:
         names = {"kafka": "kafka", "other": "other", "plan": "plan.json", "new": "new", "brokerlog": "broker.log"}
         return {"now": NOW} | {name: str(root / file) for name, file in names.items()}
 
+    def without_run(self, text: str) -> str:
+        """A text in which the paths of one run are those of another."""
+        return re.sub(rf"{re.escape(str(self._place))}/\d+/", "/", text)
+
     def forget(self) -> None:
         """Remove what the last run had."""
         shutil.rmtree(self._place / str(self._runs))
@@ -209,13 +231,83 @@ def forms_of(path: str) -> tuple[str, ...]:
 
 def check_on_pipes(monkeypatch: pytest.MonkeyPatch, disk: Disk, path: str, case: Case) -> None:
     """Run a case with standard output as a pipe, in every form and in the one that it chooses itself."""
-    forms = forms_of(path)
-    for form in ("", *forms):
-        ended = _run(monkeypatch, disk, path, case, form)
+    chosen = "ndjson" if path in STREAMS else "table"
+    found: dict[str, str] = {}
+    for form in ("", *forms_of(path)):
+        ended = _run(monkeypatch, disk, path, case, ["--output", form] if form else [])
         where = f"{path} {case.arguments} --output {form or 'chosen'} on a pipe"
         assert "\x1b" not in ended.stdout, where
-        streams = "ndjson" in forms and path != "explain"
-        _judge(ended, path, case, form or ("ndjson" if streams else "table"), where)
+        _judge(ended, path, case, form or chosen, where)
+        found[form or chosen] = ended.stdout
+    if "ndjson" in found and not case.prose:
+        _check_unbroken(found["table"], found["ndjson"], disk, f"{path} {case.arguments} as text on a pipe")
+    if forms_of(path) and case is CASES[path][0]:
+        where = f"{path} {case.arguments} --ndjson"
+        _judge(_run(monkeypatch, disk, path, case, ["--ndjson"]), path, case, "ndjson", where)
+        _check_file(monkeypatch, disk, path, case, chosen)
+
+
+def _check_unbroken(text: str, rows: str, disk: Disk, where: str) -> None:
+    """A sentence of the rows that the text shows is on one line of it, and no column is left out."""
+    assert "the line is too short" not in text, where
+    text, rows = disk.without_run(text), disk.without_run(rows)
+    words = " ".join(text.split())
+    values = [value for line in rows.splitlines() for value in json.loads(line).values() if isinstance(value, str)]
+    for sentence in (line for value in values for line in value.split("\n")):
+        assert sentence in text or sentence not in words, (where, sentence)
+
+
+def _check_file(monkeypatch: pytest.MonkeyPatch, disk: Disk, path: str, case: Case, form: str) -> None:
+    """The FILE of -o has what a pipe gets, and nothing is written next to it; a run that fails leaves none."""
+    with TemporaryDirectory() as around:
+        file = Path(around, "result")
+        file.write_text("of an earlier run")
+        ended = _run(monkeypatch, disk, path, case, ["-o", str(file)])
+        where = f"{path} {case.arguments} -o FILE"
+        assert ended.stdout == "", where
+        assert os.listdir(around) == ["result"], where
+        _judge(ended._replace(stdout=file.read_text()), path, case, form, where)
+        file.unlink()
+        wrong = ["--log"] if path == "explain" else []
+        failed = run(monkeypatch, [*path.split(), "-o", str(file), *wrong, f"{around}/nothing"])
+        assert failed.status in {2, 3}, (where, failed)
+        assert os.listdir(around) == [], where
+
+
+def check_without_reader(disk: Disk, path: str, case: Case) -> None:
+    """Run a case as a process whose reader goes at once, or after a line: its exit status is that of its work.
+
+    A stream of rows ends with its reader, and knows nothing of damage after that.
+    """
+    expected = {case.status} | ({0} if path in STREAMS else set())
+    has_rows = forms_of(path) and not path.startswith("spark ")  # each run of those starts a JVM
+    for form in ("", *(["--ndjson"] if has_rows else [])):
+        for lines in (0, 1):
+            places = disk.places()
+            if case.first is not None:
+                assert piped(_words(case.first, places), lines=None) in {0, 4}, case
+            arguments = [*path.split(), *([form] if form else []), *_words(case.arguments, places)]
+            assert piped(arguments, lines=lines) in expected, (arguments, lines)
+            disk.forget()
+
+
+def piped(arguments: Sequence[str], *, lines: int | None, both: bool = False) -> int:
+    """Exit status of a command whose reader closes the pipe after so many lines; None: it reads all of it.
+
+    both: whether standard error goes into the same pipe, else it is not looked at.
+    """
+    errors = subprocess.STDOUT if both else subprocess.DEVNULL
+    command = [sys.executable, "-m", "kafkalog_cli", *arguments]
+    with subprocess.Popen(
+        command, cwd=FIXTURES.parent, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+    ) as process:
+        assert process.stdout is not None
+        if lines is None:
+            process.stdout.read()
+        elif lines:
+            process.stdout.readline()
+        process.stdout.close()
+        return process.wait(timeout=300)
 
 
 def check_on_terminals(monkeypatch: pytest.MonkeyPatch, disk: Disk, path: str, case: Case) -> None:
@@ -225,14 +317,14 @@ def check_on_terminals(monkeypatch: pytest.MonkeyPatch, disk: Disk, path: str, c
     """
     is_first = case is CASES[path][0]
     for width, environment in TERMINALS if is_first else TERMINALS[:1]:
-        ended = _run(monkeypatch, disk, path, case, "", width=width, **environment)
+        ended = _run(monkeypatch, disk, path, case, [], width=width, **environment)
         where = f"{path} {case.arguments} on a terminal of {width} columns, {dict(environment)}"
         assert "TERM" not in environment or "\x1b" not in ended.stdout, where
         assert "NO_COLOR" not in environment or not _HUES.search(ended.stdout), where
         assert not _CONTROLS.search(_COLOURS.sub("", ended.stdout).replace("\r\n", "\n")), where
         _judge(ended, path, case, "table", where)
     for form in forms_of(path) if is_first else ():
-        ended = _run(monkeypatch, disk, path, case, form, width=80)
+        ended = _run(monkeypatch, disk, path, case, ["--output", form], width=NARROW)
         _judge(ended, path, case, form, f"{path} {case.arguments} --output {form} on a terminal")
 
 
@@ -241,7 +333,7 @@ def _run(
     disk: Disk,
     path: str,
     case: Case,
-    form: str,
+    options: Sequence[str],
     *,
     width: int | None = None,
     **environment: str,
@@ -250,7 +342,7 @@ def _run(
     if case.first is not None:
         before = run(monkeypatch, _words(case.first, places))
         assert before.status in {0, 4}, before.stderr
-    arguments = [*path.split(), *(["--output", form] if form else []), *_words(case.arguments, places)]
+    arguments = [*path.split(), *options, *_words(case.arguments, places)]
     ended = run(monkeypatch, arguments, width=width, **environment)
     disk.forget()
     return ended
@@ -273,7 +365,8 @@ def _judge(ended: Ended, path: str, case: Case, form: str, where: str) -> None:
         last = _COLOURS.sub("", ended.stdout).rstrip().rpartition("\n")[2]
         assert re.search(case.last or rf"exit status {case.status}$", last), heard
     elif case.prose:
-        json.loads(ended.stdout)
+        figures = json.loads(ended.stdout) if form == "json" else _rows(ended, form)
+        assert {figure["type"] for figure in figures} == {"figure"}, heard
     else:
         _judge_rows(_rows(ended, form), path, case, form, heard)
 

@@ -46,6 +46,18 @@ JOBS: Final = {
 }
 
 
+MEANT: Final = {
+    "check": ("spark verify",),
+    "compare": ("spark replicas",),
+    "diff": ("spark replicas",),
+    "help": ("spark --help",),
+    "query": ("spark sql",),
+    "select": ("spark sql",),
+    "table": ("spark export", "spark catalog"),
+    "tables": ("spark export", "spark catalog"),
+}
+"""As the words of `kafkalog_cli.main`."""
+
 EXAMPLES = (
     Example("kafkalog spark verify --master 'local[4]' /data/*/kafka", "All disks of a broker, on four of its cores"),
     Example("kafkalog spark verify --master spark://host:7077 /mnt/*/kafka", "All disks of a cluster, on a cluster"),
@@ -56,6 +68,7 @@ EXAMPLES = (
     name="spark",
     cls=CommandGroup,
     table=JOBS,
+    meant=MEANT,
     examples=EXAMPLES,
     exit_statuses=tuple(ExitStatus),
 )
@@ -63,7 +76,7 @@ def spark_group() -> None:
     """Work on the disks of a whole cluster, through Apache Spark.
 
     A job runs on this machine's cores (--master 'local[*]', the default) or on a Spark cluster whose machines see all
-    paths under the same names. It needs pip install 'kafkalog[lake]' and Java 17 or newer, which
-    pip install 'kafkalog[lake,jre]' includes. For small inputs the command of the same name without `spark` is faster:
-    Spark takes about 10 seconds to start.
+    paths under the same names. It needs Java 17 or newer and, run in kafkalog's sources, pip install '.[lake]';
+    '.[lake,jre]' includes a Java. For small inputs the command of the same name without `spark` is faster: Spark takes
+    about 10 seconds to start.
     """

@@ -83,5 +83,5 @@ def catalog_command(paths: tuple[str, ...], selection: Selection, session: Sessi
         lambda workers, progress: catalog(workers, request, report, run_id=run_id, progress=progress),
         targets=request.targets,
     )
-    writer = open_writer(common.chosen_output(given["output"]), RowSettings(tables=(tables.CATALOG, tables.FINDING)))
+    writer = open_writer(given["output"], RowSettings(tables=(tables.CATALOG, tables.FINDING)))
     return write_results(writer, rows, report)

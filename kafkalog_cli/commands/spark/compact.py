@@ -11,6 +11,7 @@ from kafkalog_cli.commands.shared import write_compactions
 from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.details import detail_options
 from kafkalog_cli.options.forecasts import check_memory, cleaning_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.options.reading import reading_options
@@ -22,6 +23,7 @@ from kafkalog_core.spark.jobs import DEFAULT_GIANT_BYTES, compact
 from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
+    from kafkalog_cli.options.details import Detail
     from kafkalog_core.engine.selection import Selection
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.spark.session.session import SessionSettings
@@ -69,6 +71,7 @@ EXAMPLES = (
 @common.selection_options
 @kafka_options
 @common.limit_options
+@detail_options
 @common.output_option
 @reading_options
 @session_options
@@ -77,6 +80,7 @@ def compact_command(
     selection: Selection,
     request: SettingsRequest,
     session: SessionSettings,
+    detail: Detail,
     now_ms: int,
     **given: Any,
 ) -> int:
@@ -88,7 +92,7 @@ def compact_command(
     """
     check_memory(given["memory_bytes"])
     warn_of_interpreted()
-    report = Report()
+    report, output = Report(), given["output"]
     to = None if given["to"] is None else local_paths([given["to"]])[0]
     asked = CompactRequest(
         targets=resolve_readable(local_paths(paths), selection, report),
@@ -100,8 +104,10 @@ def compact_command(
         biggest=given["biggest"],
         max_batch_bytes=given["max_batch_bytes"],
         command_line=command_line(),
+        asks_after_transactions=output == "table",
     )
-    writer = open_results(COMPACTIONS, common.chosen_output(given["output"]))
+    has_details = detail.shows(paths, selection)
+    writer = open_results(COMPACTIONS, output, has_details=has_details, explains=detail.explains)
     giant_bytes = given["giant_bytes"]
     forecasts = run_on_spark(
         session,

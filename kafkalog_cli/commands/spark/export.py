@@ -103,6 +103,23 @@ EXAMPLES = (
     ),
 )
 @click.option(
+    "--resync/--no-resync",
+    default=True,
+    show_default=True,
+    help=(
+        "After damage, search for whole batches and export them too, with true in the column resynced. With "
+        "--no-resync nothing after a damaged length is read, up to the end of the segment."
+    ),
+)
+@click.option(
+    "--committed",
+    is_flag=True,
+    help=(
+        "Export only what a read_committed consumer gets: no aborted records, no control records, and nothing from the "
+        "first open transaction on, which comes with a later run. Without it the column is_committed shows the same."
+    ),
+)
+@click.option(
     "--compression",
     type=click.Choice(("snappy", "zstd", "none")),
     default="snappy",
@@ -115,7 +132,7 @@ EXAMPLES = (
     type=common.parse_size,
     default=str(TASK_BYTES),
     metavar="SIZE",
-    help="Approximate bytes of log that one task reads and one file holds.  [default: 128MiB]",
+    help="Approximate bytes of log that a task reads and a file holds, of one partition or many.  [default: 128MiB]",
 )
 @click.option(
     "--commit-bytes",
@@ -141,7 +158,7 @@ EXAMPLES = (
 @reading_options
 @session_options
 def export_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
-    """Export records to a Delta table: DIR/records, partitioned by topic and partition.
+    """Export records to a Delta table: DIR/records, sorted by topic, partition and offset in each file.
 
     PATH is a log directory, a partition directory or a glob of them. The next run into the same DIR continues after the
     last exported record of each partition. Files and positions are committed in one step, so a killed run or a repeated
@@ -175,6 +192,8 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         task_bytes=max(1, given["task_bytes"]),
         commit_bytes=max(1, given["commit_bytes"]),
         max_batch_bytes=given["max_batch_bytes"],
+        resync=given["resync"],
+        committed=given["committed"],
     )
     runs.check(store, EXPORT_KIND)  # before Spark takes its time to start
     refuse_inside(store, [target.path for target in request.targets])
@@ -184,7 +203,7 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         session,
         lambda workers, progress: export(workers, request, report, run_id=run_id, now_ms=now_ms, progress=progress),
     )
-    output = common.chosen_output(given["output"])
+    output = given["output"]
     writer = open_results(
         EXPORTS, output, to, lambda: 0 if runs.is_once else Output(store, EXPORT_KIND).head.version or 0
     )

@@ -48,7 +48,7 @@ def replicas_command(
     selection: Selection,
     session: SessionSettings,
     max_batch_bytes: int,
-    output: str | None,
+    output: str,
 ) -> int:
     """Compare the copies of each partition on several brokers' disks, and report which one to keep.
 
@@ -62,6 +62,6 @@ def replicas_command(
     report = Report()
     targets = resolve_readable(local_paths(paths), selection, report)
     work = work_of(ReplicasRequest(targets=targets, max_batch_bytes=max_batch_bytes))
-    writer = open_results(REPLICAS, common.chosen_output(output))
+    writer = open_results(REPLICAS, output)
     comparisons = run_on_spark(session, lambda workers, progress: replicas(work, report, progress, workers))
     return write_results(writer, comparisons, report)

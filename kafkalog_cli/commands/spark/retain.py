@@ -12,6 +12,7 @@ from kafkalog_cli.commands.shared import requests_of, write_retention
 from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.details import detail_options
 from kafkalog_cli.options.forecasts import check_until, find_policies, forecast_options, retention_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.options.reading import reading_options
@@ -20,6 +21,7 @@ from kafkalog_core.spark.jobs import retain
 from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
+    from kafkalog_cli.options.details import Detail
     from kafkalog_core.engine.selection import Selection
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.spark.session.session import SessionSettings
@@ -45,6 +47,7 @@ EXAMPLES = (
 @now_option
 @common.selection_options
 @kafka_options
+@detail_options
 @common.output_option
 @reading_options
 @session_options
@@ -54,6 +57,7 @@ def retain_command(
     now_ms: int,
     request: SettingsRequest,
     session: SessionSettings,
+    detail: Detail,
     **given: Any,
 ) -> int:
     """Forecast what retention deletes on many disks: kafkalog retain, with the same rows, on Spark.
@@ -65,7 +69,8 @@ def retain_command(
     find_policies(given["policies"])
     check_until(given["until"], now_ms)
     targets = resolve_all(local_paths(paths), selection)
-    writer = open_results(RETENTION, common.chosen_output(given["output"]), given["until"])
+    output, has_details = given["output"], detail.shows(paths, selection)
+    writer = open_results(RETENTION, output, given["until"], has_details=has_details, explains=detail.explains)
     requests = requests_of(targets, request, now_ms, given)
     with closing(run_on_spark(session, lambda workers, progress: retain(workers, requests, progress))) as forecasters:
         return write_retention(writer, forecasters)

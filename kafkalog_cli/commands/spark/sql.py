@@ -11,6 +11,7 @@ from kafkalog_cli.commands.spark.job import session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.reading import parse_pair, storage_option
 from kafkalog_cli.render.writers import QUERIES, RowSettings, open_results
+from kafkalog_cli.standard_streams import ends_with_reader
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.spark.lake.clouds import output_path
@@ -96,13 +97,13 @@ EXAMPLES = (
     ),
 )
 @storage_option
-@common.output_options
+@common.row_options
 @session_options
 def sql_command(
     statement: str,
     paths: tuple[str, ...],
     pairs: tuple[tuple[str, str], ...],
-    output: str | None,
+    output: str,
     bytes_mode: str,
     session: SessionSettings,
     **places: Any,
@@ -130,15 +131,14 @@ def sql_command(
     check_options(sources.options)
     resolve(sources.paths)  # an error in a path is reported before Spark starts
     report = Report()
-    with spark_session(replace(session, is_light=False)) as spark:  # here the JVM computes
+    # The JVM computes here, and the session takes a broken pipe for its end: that of the reader must not reach it.
+    with spark_session(replace(session, is_light=False)) as spark, ends_with_reader():
         frame = query(spark, statement, sources)
         table = table_of(frame)
         mode = cast("BytesMode", bytes_mode)
-        writer = open_results(
-            QUERIES, common.chosen_output(output), table, settings=RowSettings(tables=(table,), bytes_mode=mode)
-        )
+        writer = open_results(QUERIES, output, table, settings=RowSettings(tables=(table,), bytes_mode=mode))
         for chunk in chunks(frame, table, mode):
             report.rows += chunk.count
             writer.write(chunk)
-    writer.finish(report.summary_row())
+        writer.finish(report.summary_row())
     return int(report.exit_status)

@@ -11,6 +11,7 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.shared import counted
 from kafkalog_cli.commands.spark.job import run_on_spark, session_options
+from kafkalog_cli.commands.spark.typed_paths import TypedPaths
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_start_options
@@ -63,10 +64,10 @@ def verify_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         max_batch_bytes=given["max_batch_bytes"],
         kafka=given["request"],
     )
-    output = "quiet" if given["quiet"] else common.chosen_output(given["output"])
+    output = "quiet" if given["quiet"] else given["output"]
     verdicts = run_on_spark(
         session,
-        lambda workers, progress: verify(request, progress, workers=workers),
+        lambda workers, progress: TypedPaths(paths).verdicts(verify(request, progress, workers=workers)),
         targets=request.targets,
         shares_terminal=output == "quiet" or (sys.stdout.isatty() and output != "table"),
     )

@@ -17,7 +17,7 @@ from kafkalog_core.findings.catalog import FINDING_TYPES, SHOWN
 from kafkalog_core.findings.logs import DAMAGE_CODES
 from kafkalog_core.format.columns import FORMAT_NAMES, RECORD_ROWS, RecordColumns
 from kafkalog_core.format.control import UnknownControl, decode_control_key, decode_control_value
-from kafkalog_core.format.decode import PayloadDamage, decode_run, header_contradictions, records_outside
+from kafkalog_core.format.decode import PayloadDamage, codec_name, decode_run, header_contradictions, records_outside
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.kernels import constants as k
 from kafkalog_core.structs import Struct
@@ -196,6 +196,8 @@ class BatchCheck:
         counts = batches.column("record_count")
         if not self._is_opened and min(counts, default=0) < 0:
             self._uncounted += sum(count < 0 for count in counts)
+        if 0 in counts:
+            self._compressed_empty(batches)
         self._last_offset = batches.column("last_offset")[-1]
         for contradiction in header_contradictions(batches):
             position = batches.column("position")[contradiction.batch]
@@ -207,6 +209,19 @@ class BatchCheck:
                 size_bytes=batches.column("size_bytes")[contradiction.batch],
                 offset=batches.column("base_offset")[contradiction.batch],
                 detail=contradiction.detail,
+            )
+
+    def _compressed_empty(self, batches: BatchColumns) -> None:
+        """Report batches without records that are compressed, which the log cleaner does not write."""
+        counts, codecs = batches.column("record_count"), batches.column("codec")
+        for row in (row for row, count in enumerate(counts) if count == 0 and codecs[row]):
+            self._sink.add(
+                "batch.compressed-empty",
+                self._path,
+                position=batches.column("position")[row],
+                size_bytes=batches.column("size_bytes")[row],
+                offset=batches.column("base_offset")[row],
+                codec=codec_name(codecs[row]),
             )
 
     def damage(self, damage: Damage) -> None:

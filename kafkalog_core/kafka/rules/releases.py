@@ -113,6 +113,7 @@ class Since:
     CLEANER_GROUPS_BY_NEXT_BASE: Final = Release(0, 10, 2)  # Cleaner.lastOffsetForFirstSegment: not in 0.10.1.1
     PRODUCERS: Final = Release(0, 11)  # KIP-98, KIP-101: magic 2, `.txnindex`, snapshots, leader epochs
     LOG_START_OFFSET: Final = Release(0, 11)  # KIP-107: the log may start within its first segment
+    FAILED_LOG_DIRS: Final = Release(1, 0)  # KIP-112: a log directory goes offline, and the broker runs on
     DATA_TIME_IN_SNAPSHOT: Final = Release(1, 0)  # ProducerAppendInfo.appendEndTxnMarker; 0.11: last batch
     FUTURE_DIRECTORIES: Final = Release(1, 1)  # KIP-113; Log.FutureDirSuffix is not in 1.0.2
     LAST_OFFSET_IN_INDEX: Final = Release(2, 0)  # LogSegment.append, recover: 1.1.1 has the first offset
@@ -122,6 +123,7 @@ class Since:
     ROLLED_BY_FIRST_OFFSET: Final = Release(2, 0)  # Log.maybeRoll: LogAppendInfo.firstOffset, where known
     EMPTY_MARKERS_READ: Final = Release(2, 0)  # ProducerAppendInfo.append: 1.1.1 asks every control batch for a record
     CLEANER_GROWS_BUFFERS: Final = Release(2, 0)  # Cleaner.growBuffersOrFail
+    SEGMENTS_SPLIT: Final = Release(2, 0)  # KAFKA-6264: LogSegmentOffsetOverflowException; 1.1.1 loads such a segment
     ZSTD: Final = Release(2, 1)  # KIP-110
     WARM_INDEX_SECTION: Final = Release(2, 1)  # KAFKA-6432: AbstractIndex.indexSlotRangeFor
     START_OFFSET_OF_COMPACTED: Final = Release(2, 1)  # KAFKA-7400: Log.deleteOldSegments without the policy delete
@@ -154,6 +156,7 @@ class Since:
     CLEANER_FREES_EMPTY_SEGMENTS: Final = Release(3, 0)  # KAFKA-12889: Cleaner.groupSegmentsBySize
     DELETE_HORIZONS: Final = Release(3, 1)  # KIP-534
     JAVA_17: Final = Release(3, 1)  # the first one that it is documented for: its gzip names another system
+    REFUSED_EPOCHS_OFFLINE: Final = Release(3, 2)  # LogManager.loadLogs; seen: 3.1.2 does not start, 3.2.3 does
     PRODUCER_EXPIRATION: Final = Release(3, 4)  # KIP-854; up to 3.3.2 LogManager passes transactionalIdExpirationMs on
     TIERED: Final = Release(3, 6)  # KIP-405
     DIRECTORY_ID: Final = Release(3, 7)  # KIP-858

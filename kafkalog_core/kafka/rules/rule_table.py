@@ -147,6 +147,9 @@ class LoaderRules(Struct, frozen=True, kw_only=True):
             `-stray`; else it deletes the directory.
         topics_in_kraft: whether the metadata log may hold the settings of topics; else ZooKeeper alone does.
         max_snapshot_entries: a producer snapshot with more producers is corrupt to the release.
+        has_failed_dirs: whether a failed log directory goes offline, and the broker runs on (KIP-112).
+        survives_refused_epochs: whether that is so for a leader-epoch-checkpoint that cannot be read, too.
+        splits_segments: whether recovery splits a segment whose offsets are too far from its base offset (KAFKA-6264).
     """
 
     missing_index: Literal["fatal", "recover", "empty"]
@@ -172,6 +175,9 @@ class LoaderRules(Struct, frozen=True, kw_only=True):
     renames_strays: bool
     topics_in_kraft: bool
     max_snapshot_entries: int
+    has_failed_dirs: bool
+    survives_refused_epochs: bool
+    splits_segments: bool
 
 
 MAX_ELEMENTS: Final = 1_000_000
@@ -215,6 +221,9 @@ def rules_of(release: Release) -> LoaderRules:
         keeps_segment_snapshots=release >= Since.SNAPSHOT_PER_SEGMENT,
         renames_strays=release >= Since.STRAYS_RENAMED,
         topics_in_kraft=release >= Since.KRAFT,
+        has_failed_dirs=release >= Since.FAILED_LOG_DIRS,
+        survives_refused_epochs=release >= Since.REFUSED_EPOCHS_OFFLINE,
+        splits_segments=release >= Since.SEGMENTS_SPLIT,
         max_snapshot_entries=MAX_ELEMENTS if Since.ELEMENT_LIMIT.is_in(release) else MAX_INT32,
     )
 

@@ -16,7 +16,7 @@ from kafkalog_core.structs import NamedTuple, Struct
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.format.textfile import Refusal
+    from kafkalog_core.format.textfile import FileRefusal
     from kafkalog_core.kafka.rules.releases import Release
 
 __all__ = ["EpochCache", "EpochFile", "EpochStart", "History", "history", "read_epoch_file", "truncation_offset"]
@@ -34,14 +34,14 @@ class EpochFile(Struct, frozen=True):
 
     path: str
     entries: tuple[EpochStart, ...]
-    refusal: Refusal | None
+    refusal: FileRefusal | None
 
 
 def read_epoch_file(directory: str, *, most: int | None = None) -> EpochFile | None:
     """Read the file of a partition directory; None: there is none, it cannot be read, or it has more than `most`."""
     path = f"{directory}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
     entries: list[EpochStart] = []
-    refusal: Refusal | None = None
+    refusal: FileRefusal | None = None
     try:
         with Source.open(path) as source:
             text = TextWindows(source)

@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Final, cast
 from kafkalog_core.engine.chunks import RowOrigin
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings import Finding, found
-from kafkalog_core.findings.partitions import LOST_CURE
+from kafkalog_core.findings.partitions import AFTER_DAMAGE, LOST_CURE
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileName, fixed_file_name
 from kafkalog_core.kafka.rules.releases import LATEST, Release
 from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.held_offsets import OffsetSpans, held_offsets, not_held
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.kafka.sim.logdir.text_files import CheckpointFile, read_checkpoint
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.storage.framing import count_zeros
+from kafkalog_core.storage.listing import SegmentState
 from kafkalog_core.storage.locks import is_being_written
 from kafkalog_core.storage.paths import is_there
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
@@ -53,6 +55,7 @@ __all__ = [
     "LogPart",
     "OffsetSpan",
     "Unit",
+    "are_mixed",
     "chain_findings",
     "damage_severity",
     "files_in_range",
@@ -89,13 +92,17 @@ class LogFile(Struct, frozen=True, kw_only=True):
 
 
 class Unit(Struct, frozen=True, kw_only=True):
-    """The files of one partition in the order of their offsets; `log_dir` is its broker's log directory."""
+    """The files of one partition in the order of their offsets; `log_dir` is its broker's log directory.
+
+    `replacements` are the base offsets of segments that the next start of a broker puts in place (`.swap`).
+    """
 
     topic: str | None
     partition: int | None
     path: str
     log_dir: str | None
     files: tuple[LogFile, ...]
+    replacements: tuple[int, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -127,6 +134,7 @@ def unit_of_partition(partition: Partition, log_dir: str | None, *, with_path: b
             for index, segment in enumerate(partition.segments)
             if segment.log is not None
         ),
+        replacements=tuple(other.base_offset for other in partition.other_segments if other.state is SegmentState.SWAP),
     )
 
 
@@ -162,19 +170,25 @@ def files_in_range(files: Sequence[LogFile], offsets: Range) -> tuple[LogFile, .
 
 
 class OffsetSpan(Struct):
-    """The offsets of one segment, from its base to its last batch; the items of its scan are added in any order."""
+    """The offsets of one segment, from its base to its last batch; the items of its scan are added in any order.
+
+    `goes_back`: whether offsets of one batch are below those of the batch before it.
+    """
 
     path: str
     base_offset: int
     last_offset: int | None = None
     batches_end: int = 0
     damage_end: int = 0
+    goes_back: bool = False
 
     def add(self, item: Run | Damage) -> None:
         """Add an item of the scan. Only the last batch of a run may have lower offsets, so its last two count."""
         if isinstance(item, Damage):
             if item.size_bytes:
                 self.damage_end = max(self.damage_end, item.position + item.size_bytes)
+            else:
+                self.goes_back = True
             return
         batches = item.batches
         last = max(batches.column("last_offset")[-2:])
@@ -190,6 +204,7 @@ class OffsetSpan(Struct):
             last_offset=max(known, default=None),
             batches_end=max(self.batches_end, other.batches_end),
             damage_end=max(self.damage_end, other.damage_end),
+            goes_back=self.goes_back or other.goes_back,
         )
 
     @property
@@ -204,9 +219,11 @@ class OffsetSpan(Struct):
 
 
 def chain_findings(
-    spans: Iterable[OffsetSpan | None],
+    spans: Sequence[OffsetSpan | None],
     *,
     is_compacted: Callable[[], bool],
+    held: Callable[[], OffsetSpans],
+    is_lost: Callable[[int, str], bool] | None = None,
     topic: str | None = None,
     partition: int | None = None,
 ) -> Iterator[Finding]:
@@ -215,31 +232,59 @@ def chain_findings(
     Args:
         spans: its live segments in the order of their base offsets; None for one that was not read to its end.
         is_compacted: whether the log is compacted; called once, if offsets are missing and no damage explains it.
+        held: the offsets of all its batches; called once, if offsets are missing and others are where they should not
+            be.
+        is_lost: whether the offsets from one on, up to the segment at a path, were certainly lost; called for each gap
+            that compaction does not explain; None: unknown.
         topic: topic of the findings.
         partition: partition number of the findings.
     """
     compacted: bool | None = None
+    elsewhere: OffsetSpans | None = None if are_mixed(spans) else []
     furthest: OffsetSpan | None = None
     for span in spans:
         if span is None:
             furthest = None
             continue
-        if furthest is not None:
-            previous, start, expected = os.path.basename(furthest.path), span.base_offset, furthest.next_offset
-            code, offset, last = "segment.overlap", start, expected - 1
-            if start > expected:
-                if compacted is None and not furthest.ends_in_damage:
-                    compacted = is_compacted()
-                code = "segment.gap-compacted" if compacted and not furthest.ends_in_damage else "segment.gap"
-                offset, last = expected, start - 1
-            if start != expected:
-                finding = found(
-                    code, span.path, topic=topic, partition=partition, offset=offset, last=last, previous=previous
-                )
-                is_after_damage = code == "segment.gap" and furthest.ends_in_damage
-                yield replace(finding, cure=LOST_CURE) if is_after_damage else finding
+        if furthest is not None and span.base_offset > furthest.next_offset:
+            elsewhere = held() if elsewhere is None else elsewhere
+            parts = not_held(furthest.next_offset, span.base_offset - 1, elsewhere)
+            if parts and compacted is None and not furthest.ends_in_damage:
+                compacted = is_compacted()
+            code = "segment.gap-compacted" if compacted and not furthest.ends_in_damage else "segment.gap"
+        else:
+            code = "segment.overlap"
+            is_twice = furthest is not None and span.base_offset < furthest.next_offset
+            parts = [(span.base_offset, furthest.next_offset - 1)] if furthest is not None and is_twice else []
+        for offset, last in parts:
+            finding = found(
+                code,
+                span.path,
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                last=last,
+                previous="" if furthest is None else os.path.basename(furthest.path),
+            )
+            if code == "segment.gap" and furthest is not None and furthest.ends_in_damage:
+                finding = replace(finding, broker_action=AFTER_DAMAGE, cure=LOST_CURE)
+            if code == "segment.gap" and is_lost is not None and is_lost(offset, span.path):
+                finding = replace(finding, severity="error", cure=LOST_CURE)
+            yield finding
         if furthest is None or span.next_offset >= furthest.next_offset:
             furthest = span
+
+
+def are_mixed(spans: Iterable[OffsetSpan | None]) -> bool:
+    """Return whether offsets go back within a segment, or reach into a later one: some are where others should be."""
+    end = 0
+    for span in spans:
+        if span is None:
+            continue
+        if span.goes_back or span.base_offset < end:
+            return True
+        end = max(end, span.next_offset)
+    return False
 
 
 class Checkpoints:
@@ -356,24 +401,46 @@ class Compaction:
         """Return whether the offsets missing before the batch at `position` of a file were certainly lost."""
         if self._checkpoints.is_cleaned(self._unit) is None or self.explains_gaps:
             return False
+        if sum(self._gaps) > FEW_GAPS:
+            return False
         paths = [other.path for other in self._unit.files]
         earlier = self._unit.files[: paths.index(file.path)] if file.path in paths else ()
         parts = [LogPart(other.path, other.base_offset, other.file.size_bytes) for other in reversed(earlier)]
         return shows_no_compaction([LogPart(file.path, file.base_offset, position), *parts], self._options)
 
+    def held(self) -> OffsetSpans:
+        """Return the offsets of all whole batches of the log."""
+        return held_offsets((file.path for file in self._unit.files), self._options)
+
+    def is_lost(self, first_offset: int, path: str) -> bool:
+        """Return whether the offsets from `first_offset` up to the segment at `path` were certainly lost."""
+        file = next((file for file in self._unit.files if file.path == path), None)
+        if file is None or first_offset in self._unit.replacements:  # the next start fills the gap
+            return False
+        return self.is_loss(file, 0)
+
     @cached_property
     def _is_known(self) -> bool:
         return is_compacted(self._unit.topic, is_cleaned=self._checkpoints.is_cleaned(self._unit))
 
-    @cached_property
+    @property
     def _gaps_inside(self) -> int:
         """Number of gaps between batches in segments; counting ends at two."""
-        count = 0
+        return self._gaps[0]
+
+    @cached_property
+    def _gaps(self) -> tuple[int, int]:
+        """Number of gaps within segments, and between two segments where no damage explains them."""
+        inside, between = 0, 0
+        expected: int | None = None
         for file in self._unit.files:
-            count += _gaps_in(file.path, file.base_offset, self._options)[0]
-            if count >= _MANY:
+            base = file.base_offset
+            between += expected is not None and base is not None and base > expected
+            more, expected = _gaps_in(file.path, base, self._options)
+            inside += more
+            if inside >= _MANY:
                 break
-        return count
+        return inside, between
 
 
 # --- what is in the logs ----------------------------------------------------------------------------------------------

@@ -275,6 +275,8 @@ class ProducerLoad:
         """All producers, once `at_end` has loaded them."""
         self.first_ended: int | None = None
         """The lowest first offset of the transactions that ended in what `at_end` has read."""
+        self.has_forgotten = False
+        """Whether `at_end` has found no snapshot after a clean shutdown, so that there are no producers."""
 
     def before(
         self, readings: Sequence[ReplaySegment], start_offset: int, base_offset: int
@@ -298,6 +300,7 @@ class ProducerLoad:
         manager = ProducerManager(self.files, self._options)
         # UnifiedLog.rebuildProducerState: without a snapshot after a clean shutdown, empty ones are written
         if is_clean and not len(self.files):
+            self.has_forgotten = True
             for offset in (*(reading.base_offset for reading in readings[-2:]), end_offset):
                 manager.end_offset = offset
                 manager.take()

@@ -11,6 +11,7 @@ import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import NotFoundError, RefusedError, SettingError, StorageError
 from kafkalog_core.format.checkpoint import encode_offset_checkpoint
 from kafkalog_core.format.names import (
@@ -36,6 +37,7 @@ from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.serve.disks.served_disks import FinalizedFeatures, PartitionCopy, ServedTopic
 from kafkalog_core.serve.disks.start_notes import finding_notes, undecodable_notes
 from kafkalog_core.serve.logs.partition_access import PartitionError
@@ -154,11 +156,11 @@ class LiveDisks:
         if not os.path.isdir(self.path):
             raise NotFoundError("no such directory; make it first, with the owner that the broker has", path=self.path)
         if partition_name(self.path).is_partition:
-            raise RefusedError(
-                "it is the directory of one partition, not a log directory, and a broker would write its checkpoints "
-                f"into it; name the log directory: kafkalog serve --read-write {os.path.dirname(self.path)}",
-                path=self.path,
+            whole = WayOut(
+                "name the log directory", f"kafkalog serve --read-write {shell_path(os.path.dirname(self.path))}"
             )
+            reason = "it is the directory of one partition, not a log directory: a broker would write checkpoints there"
+            raise RefusedError(Refusal(reason, (whole,)), path=self.path)
 
     def _prepare(self) -> None:
         """Make an empty directory that of a new broker."""

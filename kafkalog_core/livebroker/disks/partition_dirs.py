@@ -21,6 +21,7 @@ from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import encode_partition_metadata
 from kafkalog_core.format.textfile import uuid_text
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.serve.disks.start_notes import is_text
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, Disk
@@ -165,12 +166,12 @@ class PartitionDirs:
             return False
         if stat.S_ISDIR(status.st_mode) and not self.trusted.names(path):
             return True
-        raise RefusedError(
-            "is there already, and belongs to no topic of the metadata log, so kafkalog neither uses nor "
-            f"deletes it. See what is in it (kafkalog verify {shell_path(path)}), and move it out of the log "
-            "directory; then create the topic again",
-            path=path,
+        look = WayOut("see what is in it", f"kafkalog verify {shell_path(path)}")
+        move = WayOut("move it out of the log directory, then create the topic again")
+        reason = (
+            "is there already, and belongs to no topic of the metadata log, so kafkalog neither uses nor deletes it"
         )
+        raise RefusedError(Refusal(reason, (look, move)), path=path)
 
     def _add(self, key: Key, path: str) -> None:
         status = self.trusted.status(path)
@@ -217,12 +218,12 @@ class PartitionDirs:
             place = self.places[key]
             status = self.trusted.status(place.path)
             if status is not None and (status.st_dev, status.st_ino) != place.identity:
-                raise RefusedError(
+                look = WayOut("see what it is", f"ls -ld {shell_path(place.path)}")
+                reason = (
                     "is not the directory that kafkalog has served: somebody has put another one, or a link, in its "
-                    f"place. See what it is (ls -ld {shell_path(place.path)}), and stop kafkalog before you replace a "
-                    "directory",
-                    path=place.path,
+                    "place. Stop kafkalog before you replace a directory"
                 )
+                raise RefusedError(Refusal(reason, (look,)), path=place.path)
         return keys
 
     def delete(self, places: Iterable[PartitionPath]) -> None:
@@ -248,9 +249,12 @@ class PartitionDirs:
 
 
 def _link_error(place: PartitionPath) -> RefusedError:
-    return RefusedError(
+    reason = (
         f"is a symbolic link to {os.path.realpath(place.path)}, and a broker that writes follows no link below the "
-        "directory that you named. If that is the partition, delete the link and move the directory itself here; "
-        f"without --read-write it is served as it is: kafkalog serve {shell_path(os.path.dirname(place.path))}",
-        path=place.path,
+        "directory that you named"
     )
+    ways = (
+        WayOut("if that is the partition, delete the link and move the directory itself here"),
+        WayOut("serve it as it is, without --read-write", f"kafkalog serve {shell_path(os.path.dirname(place.path))}"),
+    )
+    return RefusedError(Refusal(reason, ways), path=place.path)

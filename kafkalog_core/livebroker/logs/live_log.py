@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import kernels
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import FieldError, StorageError
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.columns import BatchColumns
@@ -30,6 +31,7 @@ from kafkalog_core.kafka.sim.leader_epochs import EpochCache, EpochStart, read_e
 from kafkalog_core.kafka.sim.logdir.segment_views import last_time
 from kafkalog_core.kafka.sim.producer_states import read_producer_states
 from kafkalog_core.livebroker.logs.log_dir_failure import ClosedLogError, LogDirFailure
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.serve.logs.batch_map import BatchMap, check_places, map_batches
 from kafkalog_core.serve.logs.file_ranges import SharedFile
 from kafkalog_core.serve.logs.log_reader import CHECKED, LiveLogReader, LiveSegment
@@ -184,6 +186,7 @@ class LiveLog(LiveLogReader):
         live = LiveSegment(base, path)
         with Source.open(path) as source:
             live.batches = map_batches(source, self._bounds[base], options=CHECKED)
+            directory = shell_path(os.path.dirname(path))
             check_places(live.batches, path)
             for item in scan(source, base_offset=None, options=_SCAN):
                 if isinstance(item, Damage):
@@ -191,22 +194,18 @@ class LiveLog(LiveLogReader):
                 try:
                     _count(segment, item)
                 except FieldError as error:  # no checksum covers the base offset
-                    raise StorageError(
-                        f"{error}: a batch has a wrong base offset. See which one, and what to do: kafkalog verify "
-                        f"{os.path.dirname(path)}",
-                        path=path,
-                    ) from error
+                    see = WayOut("see which one, and what to do", f"kafkalog verify {directory}")
+                    raise StorageError(Refusal(f"{error}: a wrong base offset", (see,)), path=path) from error
                 states.replay(item.batches, markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES))
         live.size_bytes, live.end_offset = segment.size_bytes, segment.end_offset
         live.max_timestamp_ms = max(live.batches.max_timestamp_ms, last_time(last.timeindex))
         if last.size_bytes > segment.size_bytes:  # zeros of preallocated space, or a tail that recovery would cut
-            raise StorageError(
-                f"bytes {segment.size_bytes} to {last.size_bytes - 1} do not form a batch, although the last shutdown "
-                "was clean: a broker could not append after them. See what they are (kafkalog verify), restore the "
-                "file from a replica or a backup, or truncate the log there: kafkalog truncate --as-broker "
-                f"{os.path.dirname(path)} --apply",
-                path=path,
-            )
+            place = f"bytes {segment.size_bytes} to {last.size_bytes - 1}"
+            reason = f"{place} do not form a batch, although the last shutdown was clean: nothing could be appended"
+            see = WayOut("see what they are", f"kafkalog verify {directory}")
+            restore = WayOut("restore the file from a replica or a backup")
+            cut = WayOut("truncate the log there", f"kafkalog truncate --as-broker {directory} --apply")
+            raise StorageError(Refusal(reason, (see, restore, cut)), path=path)
         self._holes.report(path, live.batches)
         live.file = SharedFile(self._disk.open_log(path))
         self._segments = (*self._segments, live)

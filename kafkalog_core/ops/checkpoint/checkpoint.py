@@ -50,6 +50,7 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.output.tables import TEXT_FILE, TEXT_LINE
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir
@@ -423,11 +424,10 @@ class _Planner:
                 path=self._target.root,
             )
         if not self._target.is_whole:
-            raise RefusedError(
-                "the clean shutdown file is for the whole log directory: run kafkalog checkpoint --mark-clean on it "
-                "without --topic, --partition or --exclude",
-                path=self._target.root,
-            )
+            whole = f"kafkalog checkpoint --mark-clean {shell_path(self._target.root)}"
+            way = WayOut("run it without --topic, --partition or --exclude", whole)
+            reason = "the clean shutdown file is for the whole log directory"
+            raise RefusedError(Refusal(reason, (way,)), path=self._target.root)
         repaired = {
             (repair.path, code) for repair in repairs if repair.content is not None for code in repair.repaired_codes
         }

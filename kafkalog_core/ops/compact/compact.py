@@ -5,20 +5,26 @@ Nothing is written here; `ops.compact.planning` plans and writes the changes.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.engine.pool import run_all
 from kafkalog_core.engine.targets import check_topics
+from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.rules.cleaner_rules import check_cleaner_settings, why_never_cleaned, why_not_current
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.logdir.segment_views import check_now, read_partition_view
+from kafkalog_core.kafka.sim.transactions import read_transactions
 from kafkalog_core.ops.compact.forecast import CompactRequest, CompactTask
 from kafkalog_core.ops.compact.simulation import simulate
 from kafkalog_core.ops.repair.context import read_context, stray_first, target_dirs
 from kafkalog_core.progress import NO_PROGRESS, Progress
+from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import replace
+from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.storage.logdir import PartitionPath
+    from kafkalog_core.topics.transactions import TransactionValue
 
 __all__ = ["compact", "count_forecast", "tasks_of"]
 
@@ -64,10 +71,42 @@ def compact(
         forecasts = run_all(simulate, pieces, request.jobs, size_bytes, progress)
     else:
         forecasts = workers.map(simulate, pieces)
+    names = _TransactionNames(tasks)
     for task, simulated in zip(tasks, forecasts, strict=True):
-        forecast = stray_first(simulated, task.stray)
+        forecast = names.added_to(stray_first(simulated, task.stray))
         count_forecast(forecast, report)
         yield forecast
+
+
+class _TransactionNames:
+    """The transactional ids in the log directories of some partitions, read when the first one is asked for."""
+
+    def __init__(self, tasks: Iterable[CompactTask]) -> None:
+        self._roots = dict.fromkeys(os.path.dirname(task.path) for task in tasks)
+        self._of_producer: dict[int, tuple[str, TransactionValue]] | None = None
+
+    def added_to(self, forecast: CompactForecast) -> CompactForecast:
+        """Return the forecast with the transactional id of the transaction that holds the cleaner back."""
+        held = forecast.held_by
+        if held is None:
+            return forecast
+        name, value = self._known().get(held.producer_id, (None, None))
+        start_ms = None if value is None or value.start_ms < 0 else value.start_ms
+        return replace(forecast, held_by=replace(held, transactional_id=name, start_ms=start_ms))
+
+    def _known(self) -> dict[int, tuple[str, TransactionValue]]:
+        if self._of_producer is None:
+            found, _ = read_transactions(self._directories())
+            self._of_producer = {value.producer_id: (name, value) for name, value in found.items()}
+        return self._of_producer
+
+    def _directories(self) -> Iterator[str]:
+        for root in self._roots:
+            with suppress(StorageError):
+                places = read_log_dir(root).partitions
+                for place in places:
+                    if place.name.topic == TRANSACTIONS_TOPIC and place.name.state is DirectoryState.CURRENT:
+                        yield place.path
 
 
 def tasks_of(target: TargetDir, request: CompactRequest, workers: Workers | None = None) -> Iterable[CompactTask]:

@@ -21,6 +21,7 @@ from kafkalog_core.output import plans, tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.structs import Struct, field, replace
+from kafkalog_core.text import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,6 +45,7 @@ __all__ = [
     "CompactRequest",
     "CompactTask",
     "ForecastRows",
+    "HoldingTransaction",
     "assumptions_of",
     "head_row",
     "watermark_findings",
@@ -68,6 +70,8 @@ class CompactRequest(Struct, frozen=True, kw_only=True):
         jobs: processes, each with its own offset map.
         max_batch_bytes: size of the largest batch that is read, in bytes, decompressed too.
         command_line: the command line, for commands to paste; None: unknown.
+        asks_after_transactions: whether a clean is simulated as if the transaction had ended that holds the cleaner
+            back: it reads the log once more, and no row has the result.
     """
 
     targets: tuple[Target, ...]
@@ -80,6 +84,7 @@ class CompactRequest(Struct, frozen=True, kw_only=True):
     jobs: int = 1
     max_batch_bytes: int = MAX_BATCH_BYTES
     command_line: CommandLine | None = None
+    asks_after_transactions: bool = False
 
 
 class CompactTask(Struct, frozen=True, kw_only=True):
@@ -152,6 +157,36 @@ def assumptions_of(task: CompactTask, view: PartitionView) -> Iterator[Assumptio
 Row = dict[str, object]
 
 
+class HoldingTransaction(Struct, frozen=True, kw_only=True):
+    """The open transaction that holds the cleaner back.
+
+    Args:
+        producer_id: of its producer.
+        producer_epoch: of its producer; None: unknown.
+        first_offset: of the transaction.
+        transactional_id: as the transaction log on the same disk has it; None: it has none.
+        start_ms: when it began, by the transaction log; None: unknown.
+        bytes_after: size of the log after a clean once the transaction has committed; None: such a clean fails, has
+            nothing to do, or is the first of several.
+    """
+
+    producer_id: int
+    producer_epoch: int | None
+    first_offset: int
+    transactional_id: str | None = None
+    start_ms: int | None = None
+    bytes_after: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Whose transaction it is, and since when it is open."""
+        name = "" if self.transactional_id is None else f" of transactional id {self.transactional_id}"
+        since = "" if self.start_ms is None else f" ({moment(self.start_ms)})"
+        epoch = "" if self.producer_epoch is None else f", epoch {self.producer_epoch}"
+        producer = f"producer id {self.producer_id}{epoch}"
+        return f"The transaction{name}, {producer}, is open since offset {self.first_offset}{since}"
+
+
 class CompactForecast(Struct, frozen=True, kw_only=True):
     """Rows of one partition by the tables in `rows.plans`; columns that a row lacks are None.
 
@@ -163,6 +198,7 @@ class CompactForecast(Struct, frozen=True, kw_only=True):
         findings: what prevents a clean, and damage that was found.
         assumptions: assumed values because of which records would be dropped.
         held: options that do not act on the topic, because it is not named.
+        held_by: the open transaction that holds the cleaner back; None: none does.
     """
 
     partition: Row
@@ -172,6 +208,7 @@ class CompactForecast(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
     held: tuple[HeldOption, ...] = ()
+    held_by: HoldingTransaction | None = None
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows, the `compaction` row first."""

@@ -51,6 +51,7 @@ from kafkalog_core.ops.repair.copied_files import (
 from kafkalog_core.ops.repair.held_options import held_refusal
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.progress import NO_PROGRESS, Advance, Progress
+from kafkalog_core.refusals import Refusal, WayOut, leave_out
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
@@ -306,11 +307,9 @@ class _Planner:
                 ):  # the cleaner does so when it considers the log, even if it does not clean it
                     self._note_end(task, before.first_dirty)
         except CleanError as error:
-            raise RefusedError(
-                f"a clean of {name} fails here: {error.message}; nothing has been changed. Exclude it with --exclude "
-                "to clean the others",
-                path=error.path or task.path,
-            ) from error
+            others = leave_out(task.topic, "leave the topic out to clean the others")
+            refusal = Refusal(f"a clean of {name} fails here: {error.message}", (others,)).before_any_change()
+            raise RefusedError(refusal, path=error.path or task.path) from error
 
     def _note_end(self, task: CompactTask, offset: int) -> None:
         key = None if task.view is None else key_of(task.context.broker_dir, task.view)
@@ -533,11 +532,9 @@ def _clean(
             if work is None:
                 return None, None, replaced
             if not is_certain(task.context.guess):
-                raise RefusedError(
-                    f"the release of Kafka is not certain, and cleaners differ: {task.context.guess.describe()}. State "
-                    "the release: --kafka VERSION",
-                    path=task.path,
-                )
+                reason = f"the release of Kafka is not certain, and cleaners differ: {task.context.guess.describe()}"
+                state = WayOut("state the release", options="--kafka VERSION")
+                raise RefusedError(Refusal(reason, (state,)), path=task.path)
             assumed = () if task.options.kafka.assume_defaults else tuple(assumptions_of(task, view))
             if assumed:
                 raise RefusedError(refusal(assumed, task.options.command_line), path=task.path)
@@ -546,11 +543,9 @@ def _clean(
                 replaced.update(replaced_files(sources, cleaning))
             end = work.end_offset
     except CleanError as error:
-        raise RefusedError(
-            f"a clean fails here: {error.message}; the unfinished copy has been removed. Exclude this partition with "
-            "--exclude to write the others",
-            path=error.path or task.path,
-        ) from error
+        others = leave_out(task.topic, "leave the topic out to write the others")
+        reason = f"a clean fails here: {error.message}; the unfinished copy has been removed"
+        raise RefusedError(Refusal(reason, (others,)), path=error.path or task.path) from error
     forecast = rows.forecast(first)
     return replace(forecast, findings=(*forecast.findings, *retention_findings(task))), end, replaced
 

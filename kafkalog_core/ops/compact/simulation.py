@@ -18,8 +18,9 @@ from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
 from kafkalog_core.kafka.sim.cleaner.clean import next_pass
 from kafkalog_core.kafka.sim.cleaner.log import CleanSegment, cleanability, read_clean_log, segments_in
 from kafkalog_core.kafka.sim.cleaner.offset_map import FilledMap, KnownMap, MapFiller
-from kafkalog_core.ops.compact.forecast import CompactForecast, ForecastRows, head_row
+from kafkalog_core.ops.compact.forecast import CompactForecast, ForecastRows, HoldingTransaction, head_row
 from kafkalog_core.progress import Advance
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.space import free_bytes
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import code_of_error
@@ -81,11 +82,13 @@ class TemporaryLog:
         place = self._directory.name
         free = free_bytes(place)
         if needed_bytes > free:
-            raise RefusedError(
+            reason = (
                 f"the log needs several cleans, with up to {size(needed_bytes)} of temporary files, but only "
-                f"{size(free)} are free; set TMPDIR to another directory, or raise --memory for fewer cleans",
-                path=os.path.dirname(place),
+                f"{size(free)} are free"
             )
+            fewer = WayOut("raise the memory for fewer cleans", options="--memory SIZE")
+            elsewhere = WayOut("set TMPDIR to another directory", "export TMPDIR=DIR")
+            raise RefusedError(Refusal(reason, (elsewhere, fewer)), path=os.path.dirname(place))
 
     def _write(self, group: Group) -> CleanSegment:
         path = self._path(group, FileKind.LOG)
@@ -202,7 +205,40 @@ class _Simulation:
             first = last = self._one(self._log, spools, force=True)
             while self._goes_on(last):
                 last = self._one(self._after, spools, force=self._cleaning.force)
-        return self._rows.forecast(first)
+        return replace(self._rows.forecast(first), held_by=self._held_by(first))
+
+    def _held_by(self, first: Cleanability) -> HoldingTransaction | None:
+        """Return the open transaction that holds the cleaner back, and what a clean does once it has committed."""
+        held = self._log.open_transaction
+        if first.hold_back.kind != "open-transaction" or held is None:
+            return None
+        producer = self._log.producers.get(held.producer_id)
+        return HoldingTransaction(
+            producer_id=held.producer_id,
+            producer_epoch=None if producer is None else producer.producer_epoch,
+            first_offset=held.first_offset,
+            bytes_after=self._bytes_after() if self._task.options.asks_after_transactions else None,
+        )
+
+    def _bytes_after(self) -> int | None:
+        """Return the size of the log after a forced clean without open transactions.
+
+        None: it fails, has nothing to do, or is not enough.
+        """
+        log = replace(self._log, first_unstable_offset=None, open_transaction=None)
+        try:
+            _, work = self._cleaning.next_of(log, force=True)
+            if work is None or work.is_full:
+                return None
+            saved = 0
+            for group in work.run():
+                for _ in group.chunks():
+                    pass
+                saved += sum(source.size_bytes for source in group.sources) - group.size_bytes
+        except (CleanError, StorageError):
+            return None
+        work.release()
+        return sum(segment.size_bytes for segment in log.segments) - saved
 
     def _one(self, log: CleanLog, spools: ExitStack, *, force: bool) -> Cleanability:
         """Simulate one clean, if there is one; return the state before it. At most one spool is open afterwards."""

@@ -10,7 +10,6 @@ so that another process can carry them out (`parallel`).
 from __future__ import annotations
 
 import itertools
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -22,7 +21,6 @@ from kafkalog_core.errors import (
     StorageError,
 )
 from kafkalog_core.findings import Finding, found
-from kafkalog_core.findings.partitions import GAP_UNKNOWN
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
 from kafkalog_core.kafka.sim.logfiles import (
     Checkpoints,
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.chunks import LineRoom
     from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Severity
-    from kafkalog_core.kafka.sim.committed import CommittedView, Hole, Undecided
+    from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.storage.listing import FileInfo
@@ -253,6 +251,8 @@ class Dumper:
         return chain_findings(
             [spans.get(file.path) for file in unit.files],
             is_compacted=lambda: compaction.explains_lost_segments,
+            held=compaction.held,
+            is_lost=compaction.is_lost,
             topic=unit.topic,
             partition=unit.partition,
         )
@@ -292,6 +292,7 @@ class Dumper:
         Raises SelectionError in that case if no log directory is a target.
         """
         from kafkalog_core.kafka.sim import committed  # noqa: PLC0415 -- the rules of transactions, on request
+        from kafkalog_core.kafka.sim.committed_findings import committed_findings  # noqa: PLC0415 -- as above
 
         high_watermark = None
         if self._request.committed == "high-watermark":
@@ -313,7 +314,7 @@ class Dumper:
             is_whole=is_whole,
             compaction=Compaction(unit, self._checkpoints, options),
         )
-        return view, _committed_findings(view, unit)
+        return view, committed_findings(view, unit)
 
     def _named(self, path: str) -> list[FileTarget]:
         """Return the targets that are a file itself."""
@@ -419,45 +420,3 @@ class Dumper:
         chunk = RowChunk(tables.FINDING, [finding.row() for finding in findings])
         self._count(chunk)
         return chunk
-
-
-# --- findings of --committed ------------------------------------------------------------------------------------------
-def _committed_findings(view: CommittedView, unit: Unit) -> list[Finding]:
-    """Return findings about transactions that stop a read_committed consumer, and about unknown outcomes."""
-    found_of = partial(found, topic=unit.topic, partition=unit.partition)
-    findings = [
-        found_of(
-            "txn.undecided", one.hole.path, offset=one.span.first, producer=one.span.producer_id, where=_where(one)
-        )
-        for one in view.undecided
-    ]
-    findings += (
-        found_of(
-            "batch.gap",
-            gap.path,
-            position=gap.position,
-            offset=gap.first_offset,
-            severity="warning",
-            last=gap.last_offset,
-            judged=GAP_UNKNOWN,
-        )
-        for gap in view.gaps
-    )
-    for code, spans in (("txn.end-elsewhere", view.unfinished), ("txn.open", view.open_transactions)):
-        path = unit.path if code == "txn.open" else unit.files[0].path
-        findings += (found_of(code, path, offset=span.first, producer=span.producer_id) for span in spans)
-    return findings
-
-
-def _where(undecided: Undecided) -> str:
-    hole = undecided.hole
-    name = os.path.basename(hole.path)
-    offsets = f"offsets {hole.first_offset} and up" if hole.end_offset is None else _offsets(hole)
-    if hole.base_offset is None:
-        return f"{offsets}, which are in no segment before {name}"
-    return f"{offsets} of {name}" if hole.position is None else f"{offsets}, from byte {hole.position} of {name} on"
-
-
-def _offsets(hole: Hole) -> str:
-    last = (hole.end_offset or 0) - 1
-    return f"offset {last}" if last == hole.first_offset else f"offsets {hole.first_offset} to {last}"

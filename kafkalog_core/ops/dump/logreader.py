@@ -5,7 +5,8 @@ position of its first entry follows from all lengths before it, so the lengths a
 only, a small share of the bytes of large batches. That walk trusts every length, but a scan does not: so the scan
 begins at the last batch before the part whose checksum is correct. A chain of lengths that leads to a good batch is one
 that a scan follows too, whatever else is wrong on the way; if the chain ends before the part, the framing is lost, and
-the part in which that happens reports the damage up to the file's end.
+the part in which that happens reports the damage up to the file's end. With a search after damage, the walk goes on at
+the next whole batch, as that scan does.
 
 Backwards, a first scan notes where the runs of batches are; each is then read again, the last one first. The memory is
 that of one window or one batch.
@@ -24,7 +25,7 @@ from kafkalog_core.kafka.sim.logfiles import OffsetSpan, damage_severity
 from kafkalog_core.ops.dump.runs import RunReader
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
-from kafkalog_core.storage.framing import LogFraming
+from kafkalog_core.storage.framing import EntrySearch, LogFraming
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, UnreadableError
 from kafkalog_core.structs import NamedTuple, Struct, replace
@@ -89,23 +90,25 @@ WHOLE: Final = FilePart()
 def part_items(
     source: Source, part: FilePart, *, base_offset: int | None, options: ScanOptions
 ) -> Iterator[Run | Damage]:
-    """Yield the items of a scan of a `.log` file, without `resync`, that belong to a part of it.
+    """Yield the items of a scan of a `.log` file that belong to a part of it.
 
     Damage belongs to the part that it starts in; damage of size 0, about a whole batch, to the part of that batch.
     """
     start = _scan_start(source, part, options)
     if start is None:
         return
-    if start == part.begin > 0:
+    if start.position == part.begin > 0:
         base_offset = part.next_offset
     until = MAX_INT64 if part.end is None else part.end
     source.read_up_to(until)
-    for item in scan(source, base_offset=base_offset, options=options, start=start, until=until):
+    for item in scan(source, base_offset=base_offset, options=options, start=start.position, until=until):
         position = item.position if isinstance(item, Damage) else item.batches.column("position")[0]
         if part.end is not None and position >= part.end:
             return
         kept = _kept(item, part)
         if kept is not None:
+            if start.resynced and isinstance(kept, Run):
+                kept = kept._replace(resynced=True)
             yield kept
 
 
@@ -127,39 +130,48 @@ def _kept(item: Run | Damage, part: FilePart) -> Run | Damage | None:
     return Run(item.memory, item.batches.part(first, last), item.resynced, begins=begins)
 
 
-def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | None:
+class _Start(NamedTuple):
+    """Where a scan begins, and whether a search after damage has found that place."""
+
+    position: int
+    resynced: bool = False
+
+
+def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> _Start | None:
     """Return where a scan must begin to read the part as a scan of the whole file does; None: no scan reaches it."""
     if part.start <= part.begin:
-        return part.begin
-    walk = _last_walk.to(source, part)
-    if walk.is_broken:
+        return _Start(part.begin)
+    walk = _last_walk.to(source, part, options)
+    if walk.is_broken and not options.resync:
         return None
     found = last_good(source, walk.before, options.max_batch_bytes)
-    return part.begin if found is None else found[0]
+    return _Start(part.begin if found is None else found[0], walk.resynced)
 
 
-def with_begin(source: Source, part: FilePart, max_batch_bytes: int) -> FilePart:
+def with_begin(source: Source, part: FilePart, options: ScanOptions) -> FilePart:
     """Return a part that begins next to its start, so that its reader need not walk there from the file's start.
 
-    Parts of a file are given in their order: the file is walked once. One that no scan reaches is returned as it is.
+    Parts of a file are given in their order: the file is walked once. One that no scan reaches, or only a search
+    after damage, is returned as it is.
     """
     if part.start <= part.begin:
         return part
-    walk = _last_walk.to(source, part)
-    found = None if walk.is_broken else last_good(source, walk.before, max_batch_bytes)
+    walk = _last_walk.to(source, part, options)
+    found = None if walk.is_broken or walk.resynced else last_good(source, walk.before, options.max_batch_bytes)
     return part if found is None else replace(part, begin=found[0], next_offset=None)
 
 
 class Walk(NamedTuple):
     """The end of a walk over lengths.
 
-    `before` are the last entries passed, as (position, size); `is_broken`: no whole entry is at `position`, which is
-    before the requested byte.
+    `before` are the last entries passed, as (position, size), from the last search on; `is_broken`: no whole entry is
+    at `position`, which is before the requested byte; `resynced`: whether a search has found the way.
     """
 
     position: int
     before: deque[tuple[int, int]]
     is_broken: bool = False
+    resynced: bool = False
 
 
 class _LastWalk:
@@ -170,14 +182,23 @@ class _LastWalk:
         self._begin = 0
         self._walk = Walk(0, deque())
 
-    def to(self, source: Source, part: FilePart) -> Walk:
+    def to(self, source: Source, part: FilePart, options: ScanOptions) -> Walk:
         """Return the walk to a part's start; it continues the last walk if the file is the same and did not change."""
         is_known = (self._version, self._begin) == (source.version, part.begin) and self._walk.position <= part.start
-        before = self._walk if is_known else Walk(part.begin, deque())
-        walk = walk_lengths(source, before.position, part.start, before.before)
-        if not walk.is_broken:
-            self._version, self._begin, self._walk = source.version, part.begin, walk
-        return walk
+        walk = self._walk if is_known else Walk(part.begin, deque())
+        search = EntrySearch(source, LogFraming(0), options.max_batch_bytes)
+        while True:
+            resynced = walk.resynced
+            walk = walk_lengths(source, walk.position, part.start, walk.before)._replace(resynced=resynced)
+            if not walk.is_broken:
+                self._version, self._begin, self._walk = source.version, part.begin, walk
+                return walk
+            found = None
+            if options.resync:
+                found = search.find(walk.position + 1, source.size_bytes, before=part.start)
+            if found is None:
+                return walk
+            walk = Walk(found, deque(), resynced=True)
 
 
 _last_walk: Final = _LastWalk()
@@ -379,7 +400,7 @@ class LogReader:
     ) -> Iterator[Chunk]:
         """Yield rows of the request's level of a file or a part of it. Raises StorageError if it cannot be opened.
 
-        Parts are read forwards, without a search after damage, and only of files that are not of 0.7.
+        Parts are read forwards, and only of files that are not of 0.7.
         """
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)

@@ -27,6 +27,7 @@ from kafkalog_core.format.names import JOURNAL_PREFIX
 from kafkalog_core.ops.repair.plan import trusted_of
 from kafkalog_core.ops.repair.plan_rows import ACTIONS, PlanRows, change_row, counted_changes
 from kafkalog_core.progress import NO_PROGRESS, Progress
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.changes import Change, fingerprint
 from kafkalog_core.storage.changing.commit import delete_remains, finish
 from kafkalog_core.storage.changing.file_states import check_new, check_resumed
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.journal import JournalEntry
     from kafkalog_core.storage.changing.writer import Disk
 
-__all__ = ["apply_plan", "check_drift", "journal_stage", "replan_advice", "resume", "rows_of_resumed"]
+__all__ = ["apply_plan", "check_drift", "journal_stage", "replan", "resume", "rows_of_resumed"]
 
 
 _SHOWN: Final = 10
@@ -66,7 +67,7 @@ def apply_plan(draft: PlanDraft, disk: Disk, *, now_ms: int, progress: Progress 
     """
     plan = draft.plan
     if plan.obstacles:
-        raise RefusedError(f"{plan.obstacles[0]}; nothing has been changed")
+        raise RefusedError(plan.obstacles[0].before_any_change())
     if not plan.changes:
         raise RefusedError("has nothing to apply; omit --apply to see the plan", path=plan.request.target.root)
     root = plan.request.target.root
@@ -120,24 +121,25 @@ def _unfinished_direct(plan: Plan, error: BaseException, made: Sequence[Change])
     """Return the error of a run that ended after some direct changes, `made`, and before any other change."""
     cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
     line = plan.request.command_line
-    again = f"the same kafkalog {plan.command}" if line is None else line.with_options("--no-undo", "--apply")
+    again = WayOut("when the cause is repaired, finish the plan with the same command", options="--no-undo --apply")
+    if line is not None:
+        again = again._replace(command=line.with_options("--no-undo", "--apply"), options=None)
     shown = ", ".join(f"{change.path} ({ACTIONS[change.kind][1]})" for change in made[:_SHOWN])
     more = f" and {len(made) - _SHOWN} more" if len(made) > _SHOWN else ""
-    return UnfinishedError(
+    reason = (
         f"{cause}. {len(made)} of the {count_of(len(plan.changes), 'change')} of the plan "
         f"{'has' if len(made) == 1 else 'have'} been made, to free space for the others: {shown}{more}; nothing else "
-        f"has been changed. When the cause is repaired, finish the plan with this command: {again}"
+        "has been changed"
     )
+    return UnfinishedError(Refusal(reason, (again,)))
 
 
 def resume(journal: Journal, disk: Disk) -> Journal:
     """Make the changes of a run that have not been made. Raises RefusedError before the first, else UnfinishedError."""
     if journal.state != "prepared":
-        raise RefusedError(
-            f"{journal.run} is {journal.state} and cannot be resumed. To see every run: kafkalog undo "
-            f"{shell_path(journal.layout.root)} --list",
-            path=journal.layout.root,
-        )
+        shown = WayOut("see every run", f"kafkalog undo {shell_path(journal.layout.root)} --list")
+        reason = f"{journal.run} is {journal.state} and cannot be resumed"
+        raise RefusedError(Refusal(reason, (shown,)), path=journal.layout.root)
     problem = trust_problem(journal)
     if problem is not None:
         raise RefusedError(problem)
@@ -150,11 +152,11 @@ def _finish(journal: Journal, disk: Disk, states: States) -> Journal:
     except (Exception, KeyboardInterrupt) as error:
         root, place = journal.layout.root, leading_directory(journal)
         cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-        undo = f" or undo it ({undo_command(place, journal)})" if journal.keeps_old else ""
-        raise UnfinishedError(
-            f"{cause}. Some files of {root} have been changed and others not. When the cause is repaired, finish the "
-            f"run ({resume_command(place, journal)}){undo}"
-        ) from error
+        ways = [WayOut("when the cause is repaired, finish the run", resume_command(place, journal))]
+        if journal.keeps_old:
+            ways.append(WayOut("undo it", undo_command(place, journal)))
+        reason = f"{cause}. Some files of {root} have been changed and others not"
+        raise UnfinishedError(Refusal(reason, tuple(ways))) from error
 
 
 def check_drift(
@@ -172,14 +174,14 @@ def check_drift(
     if drift is not None and is_begun:
         raise RefusedError(drift)
     if drift is not None:
-        raise RefusedError(f"{drift}; nothing has been changed. {replan_advice(command_line)}")
+        raise RefusedError(Refusal(drift, (replan(command_line),)).before_any_change())
 
 
-def replan_advice(command_line: CommandLine | None) -> str:
-    """Return the sentence with the command that plans again."""
+def replan(command_line: CommandLine | None) -> WayOut:
+    """Return the way out to plan again."""
     if command_line is None:
-        return "Plan again with the same options"
-    return f"Plan again: {command_line.without('--apply').with_options()}"
+        return WayOut("plan again with the same options")
+    return WayOut("plan again", command_line.without("--apply").with_options())
 
 
 def _drift(planned: Sequence[Change], now: Sequence[Change]) -> str | None:

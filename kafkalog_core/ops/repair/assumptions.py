@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_word
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ __all__ = [
     "assumed_of_broker",
     "assumed_of_topic",
     "assumed_watermark",
-    "forecast_note",
+    "grouped",
     "refusal",
     "summary",
     "with_options",
@@ -90,29 +91,26 @@ def assumed_watermark(view: PartitionView) -> Iterator[Assumption]:
         )
 
 
-def summary(assumptions: Sequence[Assumption]) -> str:
-    """Return what is assumed, in one clause: the same values of several topics once, with why they are not known."""
+def grouped(assumptions: Sequence[Assumption]) -> list[str]:
+    """Return what is assumed, a clause for each value: of several topics once, with why it is not known."""
     values: dict[tuple[str, str], dict[str, None]] = {}
     for each in assumptions:
         values.setdefault((each.of, each.why), {})[each.what] = None
     owners: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for (of, why), what in values.items():
         owners.setdefault((tuple(what), why), []).append(of)
-    groups = [f"{_and(what)} of {_owners(of)} ({why})" for (what, why), of in owners.items()]
+    return [f"{_and(what)} of {_owners(of)} ({why})" for (what, why), of in owners.items()]
+
+
+def summary(assumptions: Sequence[Assumption]) -> str:
+    """Return what is assumed, in one clause."""
+    groups = grouped(assumptions)
     more = len(groups) - _SHOWN
     return "; ".join(groups[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
-def forecast_note(assumptions: Sequence[Assumption]) -> str:
-    """Return the first sentences of a forecast that depends on assumptions."""
-    return (
-        f"This forecast depends on assumed values: {summary(assumptions)}. --apply uses them only if you "
-        f"state them (--topic-config, --set, {_CONFIG}) or accept them ({ASSUME})."
-    )
-
-
-def refusal(assumptions: Sequence[Assumption], command_line: CommandLine | None) -> str:
-    """Return why a plan is refused, with each option that settles it.
+def refusal(assumptions: Sequence[Assumption], command_line: CommandLine | None) -> Refusal:
+    """Return why a plan is refused, with each command that settles it.
 
     Args:
         assumptions: at least one.
@@ -120,12 +118,10 @@ def refusal(assumptions: Sequence[Assumption], command_line: CommandLine | None)
     """
     ways = []  # what finds the real values comes before what states them, and taking assumed ones last
     if any(each.kind in {"no-log", "damaged"} for each in assumptions):
-        ways.append("name the broker's log directory with the metadata log (__cluster_metadata-0) too")
+        ways.append(WayOut("name the broker's log directory with the metadata log (__cluster_metadata-0) too"))
     ways += [*_with_config(assumptions, command_line), *_stating(assumptions, command_line)]
-    ways.append(f"accept what is assumed: {with_options(command_line, ASSUME)}")
-    return (
-        f"this plan would lose records because of assumed values: {summary(assumptions)}. Either {'; or '.join(ways)}"
-    )
+    ways.append(WayOut("accept what is assumed", with_options(command_line, ASSUME)))
+    return Refusal(f"this plan would lose records because of assumed values: {summary(assumptions)}", tuple(ways))
 
 
 def with_options(command_line: CommandLine | None, *options: str) -> str:
@@ -133,7 +129,7 @@ def with_options(command_line: CommandLine | None, *options: str) -> str:
     return " ".join(options) if command_line is None else command_line.with_options(*options)
 
 
-def _stating(assumptions: Sequence[Assumption], line: CommandLine | None) -> Iterator[str]:
+def _stating(assumptions: Sequence[Assumption], line: CommandLine | None) -> Iterator[WayOut]:
     """Yield the values as options, as far as they have some; of many topics those of the first."""
     given = [each for each in assumptions if each.option is not None]
     if not given:
@@ -146,20 +142,22 @@ def _stating(assumptions: Sequence[Assumption], line: CommandLine | None) -> Ite
     if any(each.kind == "zookeeper" for each in given):
         hint = " (kafka-configs.sh --describe --entity-type topics shows them)"
     if len(owners) <= _SHOWN:
-        yield f"state the real values{hint}, in place of those assumed here: {with_options(line, *options)}"
+        yield WayOut(f"state the real values{hint} in place of those assumed here", with_options(line, *options))
         return
-    first = " ".join(dict.fromkeys(str(each.option) for each in given if each.of == owners[0]))
-    yield f"state the real values{hint} of each of them, like {first}"
+    first = dict.fromkeys(str(each.option) for each in given if each.of == owners[0])
+    yield WayOut(f"state the real values{hint} of each of them, like those of {owners[0]}", with_options(line, *first))
 
 
-def _with_config(assumptions: Iterable[Assumption], line: CommandLine | None) -> Iterator[str]:
-    """Yield the option with the broker's server.properties, where that can state all of them."""
+def _with_config(assumptions: Iterable[Assumption], line: CommandLine | None) -> Iterator[WayOut]:
+    """Yield the command with the broker's server.properties, where that can state all of them."""
     kinds = {each.kind for each in assumptions}
     command = with_options(line, _CONFIG)
     if kinds == {"no-config"}:
-        yield f"give the broker's server.properties: {command}"
+        yield WayOut("give the broker's server.properties", command)
     elif kinds <= {"no-config", "no-log"}:
-        yield f"give the broker's server.properties, whose log.dirs or metadata.log.dir has the metadata log: {command}"
+        yield WayOut(
+            "give the broker's server.properties, whose log.dirs or metadata.log.dir has the metadata log", command
+        )
 
 
 def _assumption(setting: Setting, of: str, option: str) -> Assumption:

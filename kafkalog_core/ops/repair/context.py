@@ -11,9 +11,11 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.engine.named_dirs import NamedDirs
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
 from kafkalog_core.errors import DeniedError, SelectionError, SettingError, StorageError
+from kafkalog_core.findings.kinds import AS_BROKER, AS_BROKER_WITH
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.rules.releases import with_log_files
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners, metadata_file, other_node_of, read_topic_id
@@ -137,6 +139,30 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
         """
         own = None if self.target.log_dir is None else self.target.log_dir.path
         return related_dirs(own, self.target.named_dirs, self.settings.server)[1]
+
+    @cached_property
+    def _metadata_dir(self) -> str | None:
+        """The other log directory of the cluster that has its metadata log; None: it was not named, or is its own."""
+        name = f"{METADATA_TOPIC}-0"
+        try:
+            paths = [each.path for each in self.related_dirs]
+        except (SettingError, StorageError):
+            return None
+        found = next((path for path in paths if os.path.isdir(f"{path}/{name}")), None)
+        return None if found is None or os.path.isdir(f"{self.target.root}/{name}") else found
+
+    def with_metadata_dir(self, finding: Finding) -> Finding:
+        """Return a finding whose next command names the metadata log that was read for it, if it names as-broker.
+
+        Where a broker truncates depends on settings of topics, which the command would not know otherwise.
+        """
+        directory = os.path.dirname(finding.path)
+        is_served = os.path.basename(directory) == f"{finding.topic}-{finding.partition}"
+        if finding.next_step != AS_BROKER or not is_served or self._metadata_dir is None:
+            return finding
+        metadata_dir = shell_path(self._metadata_dir).replace("{", "{{").replace("}", "}}")
+        step = AS_BROKER_WITH.format(metadata_dir=metadata_dir, topic=finding.topic, partition=finding.partition)
+        return replace(finding, next_step=step)
 
     @cached_property
     def other_node(self) -> Finding | None:

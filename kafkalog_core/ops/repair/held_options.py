@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_word
 from kafkalog_core.kafka.rules.setting_table import BY_NAME
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.structs import Struct
 from kafkalog_core.text import first_of
 
@@ -66,7 +67,7 @@ def held_note(held: Sequence[HeldOption]) -> str:
     return f"Not applied to topics that are not named: {_clause(held)}. To apply it to a topic, add {_NAMING}."
 
 
-def held_refusal(held: Sequence[HeldOption], line: CommandLine | None) -> str:
+def held_refusal(held: Sequence[HeldOption], line: CommandLine | None) -> Refusal:
     """Return why a run that names no topic is refused, with each command that settles it.
 
     Args:
@@ -74,18 +75,15 @@ def held_refusal(held: Sequence[HeldOption], line: CommandLine | None) -> str:
         line: what was typed; None: unknown.
     """
     options = list(dict.fromkeys(each.option for each in held))
-    ways = [f"name the topics that are meant: {_NAMING if line is None else line.with_options(_NAMING)}"]
+    ways = [WayOut("name the topics that are meant", _NAMING if line is None else line.with_options(_NAMING))]
     if line is not None:
         less, defaults = _without(line, options, {each.option for each in held if each.is_of_other_setting})
         if defaults:
             command = less.with_options(*defaults)
-            ways.append(f"set the broker's default, which a topic's own setting overrides: {command}")
+            ways.append(WayOut("set the broker's default, which a topic's own setting overrides", command))
         else:
-            ways.append(f"keep what is set: {less.with_options()}")
-    return (
-        f"no topic is named, and this would act against topics' own settings: {_clause(held)}. "
-        f"Either {'; or '.join(ways)}"
-    )
+            ways.append(WayOut("keep what is set", less.with_options()))
+    return Refusal(f"no topic is named, and this would act against topics' own settings: {_clause(held)}", tuple(ways))
 
 
 def _clause(held: Sequence[HeldOption]) -> str:

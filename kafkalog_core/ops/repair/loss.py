@@ -28,7 +28,7 @@ class Loss(Struct, frozen=True, kw_only=True):
         topic: topic of the partition.
         partition: partition number.
         path: the log file, or the first of several.
-        first_offset: offset of the first record; None: the bytes held no batch.
+        first_offset: the lowest offset; None: the bytes held no batch that a consumer can ask for.
         next_offset: offset after the last record.
         records: number of records; None: they cannot be counted.
         bytes: bytes of log.
@@ -96,7 +96,7 @@ def measure_loss(partition: Partition, spans: Sequence[tuple[str, int]], high_wa
     is_v07 = partition.format == "v07"
     for path, start in spans:
         _read(path, start, tally, high_watermark, is_v07=is_v07)
-    if tally.first_offset is None and not tally.has_more:
+    if tally.first_offset is None and not tally.records and not tally.has_more:
         return None
     is_known = not tally.has_unknown_count
     cure = _UNKNOWN
@@ -141,9 +141,12 @@ def _read(path: str, start: int, tally: _Tally, high_watermark: int | None, *, i
 def _count(run: Run, tally: _Tally, high_watermark: int | None, *, is_v07: bool) -> None:
     batches = run.batches
     firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
-    first = firsts[0] if firsts[0] >= 0 else lasts[0]
-    tally.first_offset = first if tally.first_offset is None else min(tally.first_offset, first)
-    tally.next_offset = max(tally.next_offset or 0, lasts[-1] + (not is_v07))
+    # a compressed message does not show its first offset, and the offsets of damage may go back, or be negative
+    starts = (first if first >= 0 else last for first, last in zip(firsts, lasts, strict=True))
+    first = min((offset for offset in starts if offset >= 0), default=None)
+    if first is not None:
+        tally.first_offset = first if tally.first_offset is None else min(tally.first_offset, first)
+        tally.next_offset = max(tally.next_offset or 0, max(lasts) + (not is_v07))
     tally.producers.update(each for each in set(batches.column("producer_id")) if each >= 0)
     _count_times(batches, tally)
     attributes = batches.column("attributes")
@@ -156,7 +159,7 @@ def _count(run: Run, tally: _Tally, high_watermark: int | None, *, is_v07: bool)
     if min(counts, default=0) < 0:
         tally.has_unknown_count = True
     tally.records += sum(counts)
-    if high_watermark is None or first >= high_watermark:
+    if high_watermark is None or (first or 0) >= high_watermark:
         return
     below = bisect_left(lasts, high_watermark)
     tally.committed += sum(counts[:below])

@@ -17,12 +17,13 @@ from kafkalog_core.ops.repair.assumptions import refusal, with_options
 from kafkalog_core.ops.repair.context import read_context
 from kafkalog_core.ops.repair.held_options import held_refusal
 from kafkalog_core.progress import Progress
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.changes import Change, DryRunStage, Stage
 from kafkalog_core.storage.changing.journal_search import (
     find_journals,
-    interrupted_sentence,
+    interrupted_refusal,
     remains_bytes,
-    unreadable_sentence,
+    unreadable_refusal,
 )
 from kafkalog_core.storage.changing.space import (
     Space,
@@ -133,7 +134,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         changes: the changes in the order in which they are made.
         report: the report of the planner.
         spaces: the space that each file system needs and has.
-        obstacles: why the plan cannot be applied as things are, a sentence each; empty: it can.
+        obstacles: why the plan cannot be applied as things are, with the ways out; empty: it can.
         undo_to: directory of the undo journal; None: next to the files.
         keeps_undo: whether the run can be undone; false: `--no-undo`.
     """
@@ -143,7 +144,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     report: PlanReport
     spaces: tuple[Space, ...] = ()
-    obstacles: tuple[str, ...] = ()
+    obstacles: tuple[Refusal, ...] = ()
     undo_to: str | None = None
     keeps_undo: bool = True
 
@@ -196,8 +197,8 @@ _WHOLE_FIRST: Final = "a new file is complete before it replaces the old one"
 _WHY_SPACE: Final = {"compact": "the cleaned segments are complete before the old ones are deleted"}
 
 
-def obstacles_of(plan: Plan) -> tuple[str, ...]:
-    """Return why a plan cannot be applied as things are, a sentence each; empty: it can."""
+def obstacles_of(plan: Plan) -> tuple[Refusal, ...]:
+    """Return why a plan cannot be applied as things are, with the ways out; empty: it can."""
     root = plan.request.target.root
     touched = {root, *(place.path for place in plan.request.target.partitions)}
     found = [*_interrupted(root, touched | {os.path.dirname(change.path) for change in plan.changes})]
@@ -211,11 +212,11 @@ def obstacles_of(plan: Plan) -> tuple[str, ...]:
         if plan.report.assumptions and not plan.request.settings.assume_defaults:
             found.append(refusal(plan.report.assumptions, plan.request.command_line))
         problem = None if plan.undo_to is None else place_problem(plan.undo_to)
-        found += [] if problem is None else [problem]
+        found += [] if problem is None else [Refusal(problem)]
         found += _of_space(plan)
-        found += write_problems(plan.changes)
+        found += map(Refusal, write_problems(plan.changes))
     more = len(found) - _SHOWN
-    return tuple(found) if more <= 0 else (*found[:_SHOWN], f"and {more} more")
+    return tuple(found) if more <= 0 else (*found[:_SHOWN], Refusal(f"and {more} more"))
 
 
 def trusted_of(target: TargetDir, undo_to: str | None = None) -> TrustedDirectories:
@@ -235,8 +236,8 @@ def trusted_of(target: TargetDir, undo_to: str | None = None) -> TrustedDirector
     return TrustedDirectories(dict.fromkeys(named))
 
 
-def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None) -> Iterator[str]:
-    """Yield a sentence for each interrupted run in a directory, and for each journal that cannot be read.
+def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None) -> Iterator[Refusal]:
+    """Yield a refusal for each interrupted run in a directory, and for each journal that cannot be read.
 
     Args:
         root: the directory.
@@ -246,67 +247,75 @@ def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None
     found = find_journals(root)
     for journal in found.journals:
         if journal.is_interrupted and of in {None, journal.layout.root}:
-            yield interrupted_sentence(journal)
+            yield interrupted_refusal(journal)
     for remains in found.remains:
         if remains.is_unreadable and os.path.dirname(remains.paths[0]) in touched:
-            yield unreadable_sentence(root, remains)
+            yield unreadable_refusal(root, remains)
 
 
-def _of_links(plan: Plan) -> Iterator[str]:
-    """Yield a sentence for each partition that is a symbolic link which the user did not name."""
+def _of_links(plan: Plan) -> Iterator[Refusal]:
+    """Yield a refusal for each partition that is a symbolic link which the user did not name."""
     trusted = trusted_of(plan.request.target)
     for path in dict.fromkeys(os.path.dirname(change.path) for change in plan.changes):
         try:
             trusted.directory(path)
         except LinkError as error:
             named = with_options(plan.request.command_line, shell_path(path))
-            yield (
+            yield Refusal(
                 f"{path} is a symbolic link to {error.target}, and kafkalog changes nothing through a link below the "
-                f"directory that you named. If the link is right, name the partition too: {named}"
+                "directory that you named",
+                (WayOut("if the link is right, name the partition too", named),),
             )
 
 
-def _of_release(plan: Plan) -> Iterator[str]:
+def _of_release(plan: Plan) -> Iterator[Refusal]:
     report, line = plan.report, plan.request.command_line
     evidence = "; ".join(report.release.evidence) if report.release is not None else "nothing"
     if report.release is not None and report.release.is_newer:
-        yield (
-            f"the release of the broker is unknown: {evidence}. To apply this plan by the rules of {LATEST} "
-            f"nevertheless: {with_options(line, f'--kafka {LATEST}')}"
+        nevertheless = with_options(line, f"--kafka {LATEST}")
+        yield Refusal(
+            f"the release of the broker is unknown: {evidence}",
+            (WayOut(f"apply this plan by the rules of {LATEST} nevertheless", nevertheless),),
         )
     elif report.needs_release:
-        yield (
-            f"the release of the broker is not certain ({evidence}), and this plan depends on it. State the release: "
-            f"{with_options(line, '--kafka VERSION')}"
+        yield Refusal(
+            f"the release of the broker is not certain ({evidence}), and this plan depends on it",
+            (WayOut("state the release", with_options(line, "--kafka VERSION")),),
         )
 
 
-def _of_space(plan: Plan) -> Iterator[str]:
-    for space in plan.spaces:
-        if not space.is_enough:
-            yield f"{space.shortage}{_way_out(plan, space)}"
+def _of_space(plan: Plan) -> Iterator[Refusal]:
+    yield from (_of_shortage(plan, space) for space in plan.spaces if not space.is_enough)
 
 
-def _way_out(plan: Plan, space: Space) -> str:
-    """Return the options with which the plan fits; if there are none, how many bytes to free, and how."""
-    ways = []
+def _of_shortage(plan: Plan, space: Space) -> Refusal:
+    """Return the refusal with the commands that fit; if there are none, with how many bytes to free, and how."""
+    line = plan.request.command_line
+    ways: list[WayOut] = []
     copies = sum(change.before.size_bytes for change in plan.changes if change.before and change.kind != "cut")
     elsewhere = spaces_for(plan.changes, None, keeps_old=True, is_other_device=True)
     without = spaces_for(plan.changes, None, keeps_old=False)
     if all(each.is_enough for each in elsewhere):
         other = "another file system" if plan.undo_to is None else "a third file system"
-        ways.append(f"--undo-to DIR (a directory on {other}, which takes {size(copies)})")
+        purpose = f"keep the undo journal in a directory on {other}, where it takes {size(copies)}"
+        ways.append(WayOut(purpose, with_options(line, "--undo-to DIR")))
     if plan.keeps_undo and all(each.is_enough for each in without):
-        ways.append("--no-undo (the run cannot be undone then)")
-    to_dir = "; or write the cleaned logs elsewhere with --to DIR" if plan.command == "compact" else ""
+        ways.append(WayOut("keep none, so that the run cannot be undone", with_options(line, "--no-undo")))
+    to_dir: tuple[WayOut, ...] = ()
+    if plan.command == "compact":
+        to_dir = (WayOut("write the cleaned logs elsewhere", with_options(line, "--to DIR")),)
     if ways:
-        return f"; the same command fits with {' or with '.join(ways)}{to_dir}"
+        return Refusal(space.shortage, (*ways, *to_dir))
     missing = [each.needed_bytes - each.free_bytes for each in (*elsewhere, *without) if each.path == space.path]
     if not missing:
-        return ": move other files away from there first, or name another directory with --undo-to"
+        return Refusal(
+            space.shortage,
+            (WayOut("move other files away from there first"), WayOut("name another directory with --undo-to")),
+        )
     root, why = shell_path(plan.request.target.root), _WHY_SPACE.get(plan.command, _WHOLE_FIRST)
-    retain = f", or free space by retention, which needs none: kafkalog retain {root} --undo-to DIR --apply"
-    return (
-        f"; with --undo-to DIR on another file system, or with --no-undo, {min(missing):,} bytes have to be freed "
-        f"first, because {why}: delete or move other files{'' if plan.command == 'retain' else retain}{to_dir}"
+    retain = WayOut("free space by retention, which needs none", f"kafkalog retain {root} --undo-to DIR --apply")
+    return Refusal(
+        f"{space.shortage}; with --undo-to DIR on another file system, or with --no-undo, {min(missing):,} bytes have "
+        f"to be freed first, because {why}",
+        (WayOut("delete or move other files"), *(() if plan.command == "retain" else (retain,)), *to_dir),
     )

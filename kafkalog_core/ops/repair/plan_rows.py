@@ -12,7 +12,7 @@ from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.changing.journal_search import (
     Remains,
     held_bytes,
-    interrupted_sentence,
+    interrupted_refusal,
     leading_directory,
     undo_command,
 )
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.setting_table import Setting
+    from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.ops.repair.plan import Plan
     from kafkalog_core.ops.repair.undo import GivenUp, PrunePlan, Scope, UndoPlan
+    from kafkalog_core.refusals import Refusal
     from kafkalog_core.storage.changing.changes import Change
     from kafkalog_core.storage.changing.journal import Journal
     from kafkalog_core.storage.changing.space import Space
@@ -62,9 +64,14 @@ _NO_UNDO: Final = "with --no-undo it cannot be undone"
 
 
 class PlanRows(Struct, frozen=True, kw_only=True):
-    """The rows of one plan, by table; `details` are of the command's own tables, `spaces` are shown with the plan."""
+    """The rows of one plan, by table; `details` are of the command's own tables.
+
+    Shown to people, without a row of their own: `refusals`, of which the plan's row has the text, `spaces`, what is
+    `assumed`, and the `note` of the planner.
+    """
 
     plan: Row
+    refusals: tuple[Refusal, ...] = ()
     settings: tuple[Row, ...] = ()
     losses: tuple[Row, ...] = ()
     findings: tuple[Row, ...] = ()
@@ -72,6 +79,8 @@ class PlanRows(Struct, frozen=True, kw_only=True):
     journals: tuple[Row, ...] = ()
     spaces: tuple[Space, ...] = ()
     details: tuple[RowChunk, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
+    note: str | None = None
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows, the plan first."""
@@ -105,7 +114,7 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         "is_release_certain": None if release is None else release.is_certain,
         "release_evidence": None if release is None else "\n".join(release.evidence),
         "assumptions": "\n".join(each.sentence for each in report.assumptions) or None if plan.changes else None,
-        "obstacles": "\n".join(plan.obstacles) or None,
+        **_obstacle_columns(plan.obstacles),
         "run": None if journal is None or not plan.keeps_undo else journal.run,
         "undo": None if journal is None or not plan.keeps_undo else undo_command(leading_directory(journal), journal),
         "undo_to": plan.undo_to,
@@ -120,8 +129,11 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
             _finding_row(finding, is_done=journal is not None) for finding in (*report.findings, *report.refusals)
         ),
         changes=tuple(change_row(change, is_done=journal is not None) for change in plan.changes),
+        refusals=plan.obstacles,
         spaces=plan.spaces,
         details=report.details,
+        assumed=report.assumptions,
+        note=report.note,
     )
 
 
@@ -261,7 +273,7 @@ def rows_of_undo(plan: UndoPlan, *, is_done: bool) -> PlanRows:
     kinds = zip(rows, plan.kinds, strict=True)
     changes = tuple(change | {"kind": kind} for change, kind in kinds)
     left = tuple(_kept_row(path, size_bytes, why, is_done=is_done) for path, size_bytes, why in plan.left)
-    return PlanRows(plan=row, changes=(*changes, *left), spaces=plan.spaces)
+    return PlanRows(plan=row, refusals=plan.obstacles, changes=(*changes, *left), spaces=plan.spaces)
 
 
 def rows_of_prune(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = None) -> PlanRows:
@@ -340,18 +352,24 @@ def rows_of_list(scope: Scope) -> PlanRows:
     rows.sort(key=lambda row: str(row["run"]))
     count = len(rows)
     message = f"{count} {'journal' if count == 1 else 'journals'} in {root}" if count else f"no journal in {root}"
-    obstacles = tuple(interrupted_sentence(journal) for journal in scope.interrupted())
-    return PlanRows(plan=_plan_row("list", root, "listed", message, 0, obstacles), journals=tuple(rows))
+    obstacles = tuple(interrupted_refusal(journal) for journal in scope.interrupted())
+    row = _plan_row("list", root, "listed", message, 0, obstacles)
+    return PlanRows(plan=row, refusals=obstacles, journals=tuple(rows))
 
 
-def _plan_row(command: str, root: str, state: str, message: str, changes: int, obstacles: tuple[str, ...]) -> Row:
+def _obstacle_columns(obstacles: Sequence[Refusal]) -> Row:
+    commands = (command for each in obstacles for command in each.commands)
+    return {"obstacles": "\n".join(map(str, obstacles)) or None, "ways_out": "\n".join(dict.fromkeys(commands)) or None}
+
+
+def _plan_row(command: str, root: str, state: str, message: str, changes: int, obstacles: tuple[Refusal, ...]) -> Row:
     return {
         "command": command,
         "root": root,
         "state": state,
         "message": message,
         "changes": changes,
-        "obstacles": "\n".join(obstacles) or None,
+        **_obstacle_columns(obstacles),
     }
 
 
@@ -361,7 +379,7 @@ def _journal_row(journal: Journal) -> Row:
         "complete": "Can be undone as long as its files have not changed since.",
         "undone": "Has been undone.",
         "pruning": "Is partly deleted; prune it again.",
-        "interrupted": interrupted_sentence(journal),
+        "interrupted": str(interrupted_refusal(journal)),
     }
     return {
         "run": journal.run,

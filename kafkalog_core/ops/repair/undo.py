@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import journal_run
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.changes import Change, fingerprint, grouped, may_delete_first
 from kafkalog_core.storage.changing.commit import delete_remains, prune, roll_back, swap_name, unfinished_files
 from kafkalog_core.storage.changing.derived import left_out, unrecovered_ends
@@ -20,16 +21,16 @@ from kafkalog_core.storage.changing.journal import freed_by_pointer
 from kafkalog_core.storage.changing.journal_search import (
     FoundJournals,
     Remains,
-    at_work_sentence,
+    at_work_refusal,
     find_journals,
-    interrupted_sentence,
+    interrupted_refusal,
     leading_directory,
     prune_command,
     real_path,
     resume_command,
     trust_problem,
     undo_command,
-    unreadable_sentence,
+    unreadable_refusal,
     untrusted_places,
 )
 from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES, Move, freed_bytes, rounded, spaces_of, write_problems
@@ -63,7 +64,7 @@ __all__ = [
 
 _SHOWN: Final = 10
 _LEFT: Final = "was left as it is when this undo began; it can be restored afterwards"
-_MAKE_ROOM: Final = "move other files away first, and run the same command again"
+_MAKE_ROOM: Final = WayOut("move other files away first, and run the same command again")
 
 
 class Scope(Struct, frozen=True):
@@ -99,7 +100,7 @@ class Scope(Struct, frozen=True):
         """Raise RefusedError if the journal of a run cannot be read; `None`: if any journal cannot."""
         for remains in self.found.remains:
             if remains.is_unreadable and run in {None, remains.run}:
-                raise RefusedError(unreadable_sentence(self.root, remains))
+                raise RefusedError(unreadable_refusal(self.root, remains))
 
     def interrupted(self) -> list[Journal]:
         """Return the journals of interrupted runs."""
@@ -115,7 +116,7 @@ class UndoPlan(Struct, frozen=True, kw_only=True):
         changes: the changes in their order; `before` is the present file.
         kinds: the kind of each change in rows; `extend` restores the end of a truncated file.
         spaces: the space that each file system needs and has.
-        obstacles: why the undo cannot be applied, a sentence each.
+        obstacles: why the undo cannot be applied, with the ways out.
         left: the files that are left as they are: path, present size in bytes (None: deleted) and the reason.
     """
 
@@ -124,7 +125,7 @@ class UndoPlan(Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     kinds: tuple[str, ...]
     spaces: tuple[Space, ...]
-    obstacles: tuple[str, ...]
+    obstacles: tuple[Refusal, ...]
     left: tuple[tuple[str, int | None, str], ...] = ()
 
 
@@ -193,11 +194,11 @@ def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False)
         obstacles = [each for each in later if each is not None]
         problems = {} if obstacles else _problems(journal, states)
         left = dict.fromkeys(journal.left, _LEFT) | (left_out(journal, problems) if is_partial else {})
-        obstacles += dict.fromkeys(text for number, text in problems.items() if number not in left)
+        obstacles += map(Refusal, dict.fromkeys(text for number, text in problems.items() if number not in left))
         if obstacles and problems:
-            obstacles += _ways_out(journal, problems)
+            obstacles.append(_no_undo(journal, problems))
         elif len(left) == len(journal.entries):
-            obstacles += [*dict.fromkeys(problems.values()), *_ways_out(journal, problems)]
+            obstacles += [*map(Refusal, dict.fromkeys(problems.values())), _no_undo(journal, problems)]
         journal = replace(journal, left=frozenset(left))
         for entry, state in states:
             if state not in {"before", "neither"} and entry.number not in left:
@@ -206,9 +207,9 @@ def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False)
                 change = _reverse(journal, entry, now)
                 changes.append(change)
                 kinds.append("extend" if entry.kind == "cut" else change.kind)
-        obstacles += write_problems(changes)
+        obstacles += map(Refusal, write_problems(changes))
     spaces = _spaces(journal, changes)
-    obstacles += [f"{space.shortage}; {_MAKE_ROOM}" for space in spaces if not space.is_enough]
+    obstacles += [Refusal(space.shortage, (_MAKE_ROOM,)) for space in spaces if not space.is_enough]
     return UndoPlan(
         scope=scope,
         journal=journal,
@@ -232,18 +233,18 @@ def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
     except (Exception, KeyboardInterrupt) as error:
         root = plan.scope.root
         cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-        raise UnfinishedError(
-            f"{cause}. The undo is not finished. When the cause is repaired, run it again: "
-            f"{undo_command(root, plan.journal)}"
-        ) from error
+        again = WayOut("when the cause is repaired, run it again", undo_command(root, plan.journal))
+        raise UnfinishedError(Refusal(f"{cause}. The undo is not finished", (again,))) from error
 
 
-def refusal_of(plan: UndoPlan) -> str:
-    """Return the sentence that refuses a plan: its obstacles, or the first and the last one of many."""
+def refusal_of(plan: UndoPlan) -> Refusal:
+    """Return one refusal of a plan: all its obstacles, or the first and the last one of many."""
     shown = plan.obstacles
     if len(shown) > _SHOWN:
-        shown = (*shown[: _SHOWN - 1], f"and {count_of(len(shown) - _SHOWN, 'more file')}", shown[-1])
-    return f"{'; '.join(shown)}; nothing has been changed"
+        more = Refusal(f"and {count_of(len(shown) - _SHOWN, 'more file')}")
+        shown = (*shown[: _SHOWN - 1], more, shown[-1])
+    reasons = "; ".join(each.reason for each in shown)
+    return Refusal(reasons, tuple(way for each in shown for way in each.ways)).before_any_change()
 
 
 def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
@@ -254,17 +255,17 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
     """
     chosen = [journal for journal in scope.found.journals if run in {None, journal.run}]
     remains = [each for each in scope.found.remains if run in {None, each.run}]
-    at_work = at_work_sentence(scope.root, "its run") if remains else None
+    at_work = at_work_refusal(scope.root, "its run") if remains else None
     if run is not None and not chosen and not remains:
         raise NotFoundError(_no_journal(scope.root, run), path=scope.root)
     given_up = [journal for journal in chosen if run is not None and _is_given_up(journal)]
     kept = [
-        f"{journal.run} is kept: {interrupted_sentence(journal)}"
+        f"{journal.run} is kept: {interrupted_refusal(journal)}"
         for journal in chosen
         if journal.is_interrupted and journal not in given_up
     ]
     kept += [
-        f"{each.run} is kept: {unreadable_sentence(scope.root, each)}"
+        f"{each.run} is kept: {unreadable_refusal(scope.root, each)}"
         for each in remains
         if each.is_unreadable and run is None
     ]
@@ -323,8 +324,9 @@ def _leads_away(journal: Journal) -> bool:
     return any(os.path.lexists(place.path) for place in untrusted_places(journal))
 
 
-def _no_journal(root: str, run: str) -> str:
-    return f"there is no journal {run}. To list the journals: kafkalog undo {shell_path(root)} --list"
+def _no_journal(root: str, run: str) -> Refusal:
+    listed = WayOut("list the journals", f"kafkalog undo {shell_path(root)} --list")
+    return Refusal(f"there is no journal {run}", (listed,))
 
 
 def _directory(path: str) -> str:
@@ -356,15 +358,15 @@ def _touching(found: FoundJournals, root: str, partition: str) -> FoundJournals:
     return FoundJournals(tuple(journals), tuple(remains))
 
 
-def _state_obstacles(journal: Journal) -> Iterator[str]:
+def _state_obstacles(journal: Journal) -> Iterator[Refusal]:
     if journal.state == "undone":
-        yield f"{journal.run} has been undone already"
+        yield Refusal(f"{journal.run} has been undone already")
     elif journal.state == "pruning":
-        yield f"{journal.run} is being deleted: its saved content is missing, in part or completely"
+        yield Refusal(f"{journal.run} is being deleted: its saved content is missing, in part or completely")
     elif not journal.keeps_old:
-        yield f"{journal.run} ran with --no-undo and cannot be undone; {interrupted_sentence(journal)}"
+        yield interrupted_refusal(journal).after(f"{journal.run} ran with --no-undo and cannot be undone; ")
     elif journal.is_interrupted:
-        at_work = at_work_sentence(journal.layout.root, f"the {journal.command} of {journal.run}")
+        at_work = at_work_refusal(journal.layout.root, f"the {journal.command} of {journal.run}")
         if at_work is not None:
             yield at_work
 
@@ -376,16 +378,14 @@ def _written_since(journal: Journal, states: States) -> list[str]:
     return [*changed, *markers]
 
 
-def _changed_later(scope: Scope, journal: Journal, path: str) -> str | None:
-    """Return a sentence on a later run that changed the same file, with the command to undo it; None: there is none."""
+def _changed_later(scope: Scope, journal: Journal, path: str) -> Refusal | None:
+    """Return that a later run changed the same file, with the command that undoes it; None: there is none."""
     for other in reversed(scope.found.journals):
         if other.order > journal.order and other.state not in {"undone", "pruning"}:
             for later in other.entries:
                 if real_path(other.path_of(later)) == real_path(path):
-                    return (
-                        f"{path}: a later run of kafkalog {other.command} changed it again; undo that run first: "
-                        f"{undo_command(scope.root, other)}"
-                    )
+                    undo = WayOut("undo that run first", undo_command(scope.root, other))
+                    return Refusal(f"{path}: a later run of kafkalog {other.command} changed it again", (undo,))
     return None
 
 
@@ -403,16 +403,16 @@ def _problems(journal: Journal, states: States) -> dict[int, str]:
     return found
 
 
-def _ways_out(journal: Journal, problems: Mapping[int, str]) -> Iterator[str]:
-    """Yield a sentence on what can be done with a run that cannot be undone as a whole."""
+def _no_undo(journal: Journal, problems: Mapping[int, str]) -> Refusal:
+    """Return that a run cannot be undone as a whole, with what can be done with it."""
     root = leading_directory(journal)
     ways = []
     if len(left_out(journal, problems)) < len(journal.entries):
-        ways.append(f"restore the other files: {undo_command(root, journal, '--partial')}")
+        ways.append(WayOut("restore the other files", undo_command(root, journal, "--partial")))
     if journal.state == "prepared":
-        ways.append(f"finish the run: {resume_command(root, journal)}")
-    ways.append(f"keep the files as they are and delete the journal: {prune_command(root, journal)}")
-    yield f"it cannot be undone as a whole. To {', or to '.join(ways)}"
+        ways.append(WayOut("finish the run", resume_command(root, journal)))
+    ways.append(WayOut("keep the files as they are and delete the journal", prune_command(root, journal)))
+    return Refusal("it cannot be undone as a whole", tuple(ways))
 
 
 def _left_files(journal: Journal, left: Mapping[int, str]) -> Iterator[tuple[str, int | None, str]]:

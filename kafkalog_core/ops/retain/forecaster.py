@@ -20,6 +20,7 @@ from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView, check_no
 from kafkalog_core.kafka.sim.retention.forecast import Event, RetentionQuestion, Schedule, forecast
 from kafkalog_core.kafka.sim.retention.rules import Judgement, check_broker_keys, check_settings, retention_rules
 from kafkalog_core.ops.repair.context import distinct_settings, read_context, waiting_replacement
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct, replace
@@ -242,12 +243,12 @@ class RetentionForecaster:
     def _check_start(self, view: PartitionView) -> None:
         wanted = self._wanted.log_start_offset
         if wanted is not None and wanted > view.high_watermark:
-            raise RefusedError(
+            reason = (
                 f"the log start offset cannot be {wanted}: the high watermark is {view.high_watermark} "
-                f"({view.bounds.high_watermark.origin}), and a broker refuses an offset above it; give a lower "
-                "--log-start-offset",
-                path=view.path,
+                f"({view.bounds.high_watermark.origin}), and a broker refuses an offset above it"
             )
+            highest = WayOut("give the highest possible offset", options=f"--log-start-offset {view.high_watermark}")
+            raise RefusedError(Refusal(reason, (highest,)), path=view.path)
 
 
 class ViewTask(Struct, frozen=True, kw_only=True):

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
+from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.ops.retain.forecaster import settings_of
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
+from kafkalog_core.storage.lookup import PartitionLookup
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import duration, moment, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView, SegmentView
     from kafkalog_core.kafka.sim.retention.forecast import Event, Fate, Forecast
     from kafkalog_core.ops.retain.forecaster import RetainForecast, ScenarioResult
+    from kafkalog_core.storage.partition import Partition
 
 __all__ = [
+    "Blocked",
     "State",
+    "blocked_of",
+    "checks_of",
     "event_rows",
     "findings_of",
-    "headline",
+    "next_of",
+    "parent_name",
     "partition_rows",
     "retained_rows",
     "segment_rows",
     "segments_of",
     "sentence_of",
     "state_of",
+    "until_of",
+    "verdict_of",
     "what_if_rows",
+    "why_deleted",
 ]
 
 
@@ -149,51 +159,120 @@ def _found(forecast: Forecast, code: str, path: str, **details: object) -> Findi
     return found(code, path, topic=view.topic, partition=view.number, **details)  # type: ignore[arg-type]
 
 
-def headline(retained: Sequence[RetainForecast], until_ms: int | None) -> list[str]:
-    """Return the sentences of a report, the most important first; that one has no full stop."""
+class Blocked(Struct, frozen=True, kw_only=True):
+    """Segments that are due, and the older segment for which they wait.
+
+    Args:
+        holder: the oldest segment that is kept, and why.
+        segments: number of segments that wait.
+        size_bytes: their size.
+        record: offset of the first record of the holder with its largest timestamp; None: its time is another one, or
+            the record cannot be read.
+    """
+
+    holder: Fate
+    segments: int
+    size_bytes: int
+    record: int | None
+
+    @property
+    def sentence(self) -> str:
+        """What waits for what, and the record that keeps the holder."""
+        waiting = f"{segments_of(self.segments)}, {size(self.size_bytes)}, {'is' if self.segments == 1 else 'are'} due"
+        text = f"{waiting} but {'waits' if self.segments == 1 else 'wait'} for {_name(self.holder.segment)}"
+        if self.record is None:
+            return f"{text}: {self.holder.reason}"
+        time = moment(self.holder.segment.largest_timestamp_ms)
+        return f"{text}, whose record {self.record} has the time {time}: {self.holder.reason}"
+
+
+def blocked_of(forecast: Forecast) -> Blocked | None:
+    """Return the segments that wait for an older one although they are due; None: there are none."""
+    waiting = [fate.segment for fate in forecast.fates if fate.rule == "held" and fate.verdict == "keep"]
+    if not waiting:
+        return None
+    holder = next(fate for fate in forecast.fates if fate.verdict != "delete")
+    return Blocked(
+        holder=holder,
+        segments=len(waiting),
+        size_bytes=sum(segment.size_bytes for segment in waiting),
+        record=_latest_record(forecast.question.view.partition, holder.segment),
+    )
+
+
+def _latest_record(partition: Partition, holder: SegmentView) -> int | None:
+    segment = next(each for each in partition.segments if each.base_offset == holder.base_offset)
+    if not holder.has_timestamp or holder.has_zero_time or segment.log is None:
+        return None
+    try:
+        with PartitionLookup([segment]) as lookup:
+            record = lookup.find_time(holder.max_timestamp_ms)
+    except StorageError:
+        return None
+    return None if record is None or record.timestamp_ms != holder.max_timestamp_ms else record.offset
+
+
+def why_deleted(forecast: Forecast) -> str:
+    """Return why segments are deleted, by the first one that each rule deletes."""
+    reasons = {fate.rule: fate.reason for fate in reversed(forecast.fates) if fate.verdict == "delete"}
+    return "; ".join(reversed(reasons.values()))
+
+
+def verdict_of(retained: Sequence[RetainForecast], blocked: Mapping[str, Blocked]) -> str:
+    """Return the verdict on all partitions, one sentence without its full stop.
+
+    `blocked`: by the path of a partition, as `blocked_of` gives it.
+    """
     if not retained:
-        return ["there is no log here whose retention can be predicted"]
-    when, which = _next(retained)
-    sentences = [f"{_now(retained)}; {when}", *([] if until_ms is None else [f"{_until(retained, until_ms)}."])]
-    return [*sentences, *(f"{text}." for text in (which, _checks(retained)) if text)]
-
-
-def _now(retained: Sequence[RetainForecast]) -> str:
-    """Return what would be deleted now: `12 of 40 segments, 11.2 GiB of 30.0 GiB, would be deleted ...`."""
+        return "NOTHING TO FORECAST: there is no log here whose retention can be predicted"
     deleted = [each for each in retained if each.forecast.deleted]
-    now = moment(retained[0].forecast.question.now_ms)
+    parts = [f"WOULD DELETE NOW: {_amount(retained, deleted)}" if deleted else "WOULD DELETE NOTHING NOW"]
+    if blocked:
+        count, total = (sum(getattr(each, name) for each in blocked.values()) for name in ("segments", "size_bytes"))
+        where = _partitions(len(blocked)) if len(blocked) > 1 else parent_name(next(iter(blocked)))
+        one = count == 1
+        text = f"{segments_of(count)}, {size(total)}, {'is' if one else 'are'} due but {'waits' if one else 'wait'}"
+        parts.append(f"{text} for an older one, in {where}")
     if not deleted:
-        states = Counter(state_of(each.forecast) for each in retained)
-        held = f", and in {_partitions(states['held'])} another rule keeps the oldest segment" if states["held"] else ""
-        return f"Nothing would be deleted now ({now}){held if len(retained) > 1 else ''}"
+        parts.append(next_of(retained) or "no segment has a time to be deleted")
+    return "; ".join(parts) if deleted else f"{parts[0]}: {'; '.join(parts[1:])}"
+
+
+def parent_name(path: str) -> str:
+    """Return the name of a partition's directory."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _amount(retained: Sequence[RetainForecast], deleted: Sequence[RetainForecast]) -> str:
+    """Return `12 of 40 segments, 11.2 GiB of 30.0 GiB, in 3 of 7 partitions`."""
     count = sum(len(each.forecast.deleted) for each in deleted)
     total = sum(len(each.forecast.question.view.segments) for each in retained)
     deleted_bytes = sum(each.forecast.deleted_bytes for each in deleted)
     whole = sum(each.forecast.question.view.size_bytes for each in retained)
-    place = f" in {_partitions(len(deleted))} of {len(retained):,}" if len(retained) > 1 else ""
     amount = f"{count:,} of {segments_of(total)}, {size(deleted_bytes)} of {size(whole)}"
-    return f"{amount},{place} would be deleted now ({now})"
+    if len(retained) == 1:
+        return f"{amount}, of {parent_name(retained[0].forecast.question.view.path)}"
+    return f"{amount}, in {len(deleted):,} of {_partitions(len(retained))}"
 
 
-def _next(retained: Sequence[RetainForecast]) -> tuple[str, str | None]:
-    """Return when the next segment becomes due, and which segment it is."""
+def next_of(retained: Sequence[RetainForecast]) -> str:
+    """Return which segment is deleted next, and when, one sentence without its full stop; empty if none has a time."""
     dues = [
         (due.due_ms, due, each)
         for each in retained
         if (due := each.forecast.next_due) is not None and due.due_ms is not None
     ]
     if not dues:
-        more = "more" if any(each.forecast.deleted for each in retained) else "anything"
-        return f"it is unknown when {more} would be deleted", None
+        return ""
     due_ms, fate, each = min(dues, key=lambda entry: entry[0])
     view = each.forecast.question.view
-    name = f"{view.topic}-{view.number}/" if len(retained) > 1 else ""
-    when = f"the next one becomes due at {moment(due_ms)} (in {duration(due_ms - each.forecast.question.now_ms)})"
-    return when, f"Next is {name}{fate.segment.path.rpartition('/')[2]}, {size(fate.segment.size_bytes)}"
+    name = f"{parent_name(view.path)}/" if len(retained) > 1 else ""
+    when = f"in {duration(due_ms - each.forecast.question.now_ms)}, at {moment(due_ms)}"
+    return f"the next to be deleted is {name}{_name(fate.segment)}, {size(fate.segment.size_bytes)}, {when}"
 
 
-def _checks(retained: Sequence[RetainForecast]) -> str:
-    """Return when the broker checks retention, and when the space is free."""
+def checks_of(retained: Sequence[RetainForecast]) -> str:
+    """Return when the broker checks retention, and when the space is free; empty if no thread runs."""
     schedules = {(each.forecast.question.rules.runner, each.schedule) for each in retained}
     sentences = []
     for runner, schedule in sorted(schedules, key=lambda pair: (pair[0], pair[1].interval_ms, pair[1].delay_ms)):
@@ -205,11 +284,11 @@ def _checks(retained: Sequence[RetainForecast]) -> str:
         wait = duration(schedule.delay_ms)
         every = duration(schedule.interval_ms)
         sentences.append(f"{who} checks {first}every {every}; deleted files are removed from disk {wait} later")
-    text = "; ".join(dict.fromkeys(sentences))
-    return text[:1].upper() + text[1:]
+    return "; ".join(dict.fromkeys(sentences))
 
 
-def _until(retained: Sequence[RetainForecast], until_ms: int) -> str:
+def until_of(retained: Sequence[RetainForecast], until_ms: int) -> str:
+    """Return what is deleted up to a time, one sentence without its full stop."""
     renamed = [event for each in retained for event in each.events if event.kind == "renamed"]
     removed = [event for each in retained for event in each.events if event.kind == "removed"]
     if not renamed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.engine.pool import run_all
 from kafkalog_core.engine.targets import check_topics
 from kafkalog_core.errors import RefusedError, SelectionError
@@ -40,6 +41,7 @@ from kafkalog_core.ops.repair.copied_files import (
 )
 from kafkalog_core.ops.roll.forecast import RollForecast, RollTask, forecast, play
 from kafkalog_core.progress import NO_PROGRESS, Progress
+from kafkalog_core.refusals import Refusal, WayOut, leave_out
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
@@ -145,11 +147,12 @@ class PartitionFiles:
             entries = [(each.epoch, each.start_offset) for each in file.entries]
             beyond = next((EpochStart(*each) for each in entries if each[1] > end_offset), None)
             if beyond is not None:
-                raise RefusedError(
+                reason = (
                     f"leader epoch {beyond.epoch} starts at offset {beyond.start_offset}, after the log end offset "
-                    f"{end_offset}; repair the file first: kafkalog checkpoint --apply",
-                    path=file.path,
+                    f"{end_offset}"
                 )
+                repair = f"kafkalog checkpoint {shell_path(self._partition.path)} --apply"
+                raise RefusedError(Refusal(reason, (WayOut("repair the file first", repair),)), path=file.path)
         name = fixed_file_name(FileKind.LEADER_EPOCH)
         self._new.add(f"{self._name}/{name}", encode_epoch_checkpoint(entries))
 
@@ -325,25 +328,23 @@ class _Writing:
     def _write(self, new: NewDir, task: RollTask, partition: Partition, progress: Progress) -> RollForecast:
         name = partition.name
         if partition.format == "v07" or not partition.segments:
-            raise RefusedError("has no segment of Kafka 0.8 or later; exclude it with --exclude", path=partition.path)
+            raise RefusedError(
+                Refusal("has no segment of Kafka 0.8 or later", (leave_out(name.topic),)), path=partition.path
+            )
         if waiting_replacement(partition) is not None:
-            raise RefusedError(
-                "a finished replacement of segments is waiting here. See what a broker does with it: kafkalog truncate "
-                "--as-broker; or exclude the partition with --exclude",
-                path=partition.path,
-            )
+            see = f"kafkalog truncate --as-broker {shell_path(partition.path)}"
+            ways = (WayOut("see what a broker does with it", see), leave_out(name.topic))
+            reason = "a finished replacement of segments is waiting here"
+            raise RefusedError(Refusal(reason, ways), path=partition.path)
         if task.settings.remote_storage_enable:
-            raise RefusedError(
-                "the topic has remote storage, which identifies segments by offset, and new segments would have "
-                "others; exclude the partition with --exclude",
-                path=partition.path,
+            reason = (
+                "the topic has remote storage, which identifies segments by offset, and new segments would have others"
             )
+            raise RefusedError(Refusal(reason, (leave_out(name.topic),)), path=partition.path)
         if not task.guess.agree(lambda release: (append_rules(release), recovery_rules(release))):
-            raise RefusedError(
-                f"the release of Kafka is not certain, and indexes differ: {task.guess.describe()}. State "
-                "the release: --kafka VERSION",
-                path=partition.path,
-            )
+            reason = f"the release of Kafka is not certain, and indexes differ: {task.guess.describe()}"
+            state = WayOut("state the release", options="--kafka VERSION")
+            raise RefusedError(Refusal(reason, (state,)), path=partition.path)
         self._seen += (segment.files[0] for segment in partition.segments)
         rules = recovery_rules(task.guess.release)
         files = PartitionFiles(new, partition, rules, max_batch_bytes=task.max_batch_bytes)

@@ -41,8 +41,10 @@ __all__ = ["SwapCompletion", "stage_completion", "truncate_as_broker"]
 _PIECE_BYTES: Final = 1024 * 1024
 _CODES: Final = {
     "fatal": "truncate.broker-stops",
+    "offline": "truncate.broker-offline",
     "first-offset": FIRST_OFFSET_BACK,
     "old-release": LATER_RELEASE,
+    "misnamed": "truncate.misnamed",
     "split": "truncate.split-first",
     "unknown": "truncate.not-foreseen",
 }
@@ -107,7 +109,7 @@ def _stopped(partition: Partition, problem: LoadProblem) -> Finding:
     """Return the finding that a broker does not start, with the command that ends the log before the place."""
     sentence = problem.sentence.removesuffix(".")
     finding = _found(partition, _CODES[problem.kind], problem.path, position=problem.position, problem=sentence)
-    if problem.kind != "fatal":
+    if problem.kind not in {"fatal", "offline"}:
         return finding
     offset = None if problem.position is None else offset_at(partition, problem.path, problem.position)
     if problem.position is None or offset is None:
@@ -155,20 +157,21 @@ def _as_v07(partition: Partition, facts: PartitionFacts, advance: Callable[[int]
 
 
 def _end_lost(partition: Partition, result: LoadResult) -> Finding:
-    """Return the finding that a broker assigns the offsets of the last segment again, though it truncates nothing.
+    """Return the finding that a broker assigns offsets of the last segment again, though it truncates nothing.
 
-    After a clean shutdown LogSegment.readNextOffset looks for the log end offset from the last index entry on; where it
-    finds no whole batch there, the base offset of the segment is the end.
+    After a clean shutdown LogSegment.readNextOffset looks for the log end offset from the last index entry on, and
+    takes the last batch that it finds; where it finds none, the base offset of the segment is the end.
     """
     segment = partition.segments[-1]
-    last, code = segment.base_offset, "truncate.end-misled"
+    last, code = segment.base_offset - 1, "truncate.end-misled"
     with Source.open(segment.files[0].path) as source:
-        for item in scan(source, base_offset=None):
+        for item in scan(source, base_offset=segment.base_offset):
             if isinstance(item, Run):
-                last = item.batches.column("last_offset")[-1]
-            elif item.size_bytes:
+                last = max(last, *item.batches.column("last_offset"))
+            else:  # a reindex refuses a log that is damaged, or whose offsets go back
                 code = "truncate.end-lost"
-                break
+                if item.size_bytes:
+                    break
     return _found(partition, code, segment.files[0].path, offset=result.end_offset, last=last)
 
 

@@ -311,15 +311,14 @@ def stage_truncation(truncation: Truncation, companions: CompanionFiles, stage: 
     """
     directory = truncation.partition.path
     like = _path(truncation.partition.segments[0])
-    if truncation.new_base is not None:
-        _stage_new_segment(directory, truncation.new_base, like, stage)
+    created = [] if truncation.new_base is None else _stage_new_segment(directory, truncation.new_base, like, stage)
     final = _final(truncation)
     for each in truncation.segments:
         if each is not final:
             _stage_shorter(each, stage)
     for segment in reversed(truncation.removed):
         for file in segment.files:
-            if file.name.kind is not FileKind.SNAPSHOT:
+            if file.name.kind is not FileKind.SNAPSHOT and file.path not in created:
                 stage.remove(file.path, why=truncation.why_removed)
     if final is not None:
         _stage_shorter(final, stage)
@@ -355,10 +354,13 @@ def _final(truncation: Truncation) -> SegmentTruncation | None:
     return last if not removed or last.segment.base_offset < removed[0].base_offset else None
 
 
-def _stage_new_segment(directory: str, base_offset: int, like: str, stage: Stage) -> None:
-    for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-        path = f"{directory}/{segment_file_name(base_offset, kind)}"
+def _stage_new_segment(directory: str, base_offset: int, like: str, stage: Stage) -> list[str]:
+    """Stage an empty segment; return its files, which may replace those of a segment at the same offset."""
+    kinds = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+    paths = [f"{directory}/{segment_file_name(base_offset, kind)}" for kind in kinds]
+    for path in paths:
         stage.write(path, [], why=f"a new active segment at offset {base_offset}", like=like)
+    return paths
 
 
 def _stage_shorter(shorter: SegmentTruncation, stage: Stage) -> None:

@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
-from kafkalog_core.findings.client_reads import consumers
+from kafkalog_core.findings.broker_actions import AFTER_EITHER, DOES_NOT_START, START_ACTIONS
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
+from kafkalog_core.findings.logs import DAMAGE_REASONS, LOG_DAMAGE, ZERO_TAIL
+from kafkalog_core.findings.logs_07 import V07_SUFFIX
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.sim.start.outcome import Start
@@ -55,6 +55,11 @@ _SAME_ALWAYS: Final = frozenset({"unreadable", "over-limit"})
 """Reasons with which every start does the same."""
 _OTHER: Final = "contents"
 """The reason of a place that is wrong in another way than that of `LOG_DAMAGE`."""
+_HARMLESS: Final = frozenset({_OTHER, *(reason for reason, damage in LOG_DAMAGE.items() if damage.severity != "error")})
+"""Reasons of places that remain what they are if a start fails elsewhere."""
+_GAPS: Final = frozenset({"segment.gap", "segment.overlap", "batch.gap", "batch.gaps"})
+"""Findings about offsets, and not about the bytes at their place; those between segments have no position."""
+_NO_FAILURE: Final = frozenset({"unknown", "misnamed"})
 _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
 _BY_CHECKSUM: Final = frozenset({"crc-mismatch", "unknown-magic"})
 
@@ -71,6 +76,7 @@ class DamagePlace(Struct, frozen=True, kw_only=True):
         size_bytes: size of the damage, in bytes.
         is_active: whether the segment is the last one.
         is_zeros: whether only zeros follow in the file.
+        is_below_base: whether it is a whole batch of offsets below the base offset of the segment.
     """
 
     reason: str
@@ -81,6 +87,7 @@ class DamagePlace(Struct, frozen=True, kw_only=True):
     size_bytes: int
     is_active: bool
     is_zeros: bool = False
+    is_below_base: bool = False
 
     @property
     def rest_bytes(self) -> int:
@@ -170,7 +177,7 @@ class Starts:
         if self._context.is_clean is None and topic != METADATA_TOPIC:
             return self._either(place, end_offset, otherwise)
         start = self._clean if self._context.is_clean else self._unclean
-        return None if start is None else _action(place, start, end_offset)
+        return None if start is None else _action(place, start, end_offset, otherwise)
 
     def after_crash(self, place: DamagePlace, end_offset: int | None) -> BrokerAction | None:
         """Return what it does with a place after an unclean shutdown."""
@@ -186,16 +193,21 @@ class Starts:
         return None if start is None else start.result.problem
 
     @property
+    def forgets_producers(self) -> bool:
+        """Whether the next start knows no producer, because no snapshot is left after a clean shutdown."""
+        return bool(self._context.is_clean) and self._clean is not None and self._clean.result.forgets_producers
+
+    @property
     def failure_after_crash(self) -> tuple[str, int | None] | None:
         """Path and byte at which the start after an unclean shutdown fails; None: it does not."""
         problem = None if self._unclean is None else self._unclean.result.problem
-        return None if problem is None or problem.kind == "unknown" else (problem.path, problem.position)
+        return None if problem is None or problem.kind in _NO_FAILURE else (problem.path, problem.position)
 
     def _either(self, place: DamagePlace, end_offset: int | None, otherwise: str) -> BrokerAction | None:
         if self._clean is None or self._unclean is None:
             return None
-        clean = _action(place, self._clean, end_offset)
-        unclean = _action(place, self._unclean, end_offset)
+        clean = _action(place, self._clean, end_offset, otherwise)
+        unclean = _action(place, self._unclean, end_offset, otherwise)
         if clean == unclean:
             return clean
         kind = AFTER_EITHER["tail" if place.is_plain_tail else "any"]
@@ -218,12 +230,15 @@ def _continued(text: str) -> str:
     return f"{text[:1].lower()}{text[1:]}"
 
 
-def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction | None:
-    """Return the action that a start's outcome at a place is; None: the start does not notice the place."""
+def _action(place: DamagePlace, start: Start, end_offset: int | None, otherwise: str = "") -> BrokerAction | None:
+    """Return the action that a start's outcome at a place is; None: the start does not notice the place.
+
+    `otherwise`: what a broker does that does not notice it.
+    """
     outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
     is_whole = place.reason not in _SEEN_BY_START  # a batch of which the contents are wrong
-    if is_whole and not _is_noticed(outcome) and (place.reason == _OTHER or outcome.problem is None):
-        return None if place.reason == _OTHER else BrokerAction.of("payload", consumers=_consumers(place))
+    if is_whole and not _is_noticed(outcome) and (outcome.problem is None or place.reason in _HARMLESS):
+        return _unnoticed(place, outcome, otherwise)
     if outcome.problem is not None:
         return _stopped(outcome, outcome.problem, is_damage=not is_whole)
     if outcome.fate == "deleted":
@@ -233,8 +248,28 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     if outcome.fate == "truncated":
         return _truncated(place, outcome)
     if outcome.fate == "kept":
-        return BrokerAction.of("kept", why=outcome.why, consumers=_consumers(place))
+        name = "kept-hidden" if _hides_end(place, start) else "kept"
+        end = f"{start.result.end_offset:,}"
+        return BrokerAction.of(name, why=outcome.why, found_end=end)
     return _unread(place, start, end_offset)
+
+
+def _unnoticed(place: DamagePlace, outcome: Outcome, otherwise: str) -> BrokerAction | None:
+    """Return the action at a place that a start does not notice; None: it is `otherwise`."""
+    problem = outcome.problem
+    if problem is None:
+        return None if place.reason == _OTHER else BrokerAction.of("payload")
+    if problem.kind == "split" and outcome.is_at_place:
+        return BrokerAction.of("split", problem=problem.sentence.removesuffix("."))
+    if outcome.fate != "stops" or outcome.is_at_place or not otherwise or otherwise.startswith(DOES_NOT_START):
+        return None
+    name = "offline-before-it" if problem.kind == "offline" else "stops-before-it"
+    return BrokerAction.of(name, where=_place_of(problem), otherwise=_continued(otherwise))
+
+
+def _place_of(problem: LoadProblem) -> str:
+    byte = "" if problem.position is None else f"byte {problem.position:,} of "
+    return f"{byte}{os.path.basename(problem.path)}"
 
 
 def _is_noticed(outcome: Outcome) -> bool:
@@ -245,13 +280,17 @@ def _is_noticed(outcome: Outcome) -> bool:
 
 
 def _stopped(outcome: Outcome, problem: LoadProblem, *, is_damage: bool = True) -> BrokerAction:
-    where = ""
-    if not outcome.is_at_place:
-        byte = "" if problem.position is None else f"byte {problem.position:,} of "
-        where = f" because of {byte}{os.path.basename(problem.path)}"
+    where, file = "", os.path.basename(problem.path)
+    is_elsewhere = not outcome.is_at_place
+    if is_elsewhere and file not in problem.sentence:
+        where = f" because of {_place_of(problem)}"
     name: str = outcome.fate
-    if problem.kind == "first-offset":
+    if problem.kind == "offline":
+        name = "offline"
+    elif problem.kind == "first-offset":
         name = "stops-until-2.0"
+    elif name == "stops" and is_elsewhere and problem.position is None:
+        name = "stops-elsewhere"
     elif name == "stops" and not is_damage:
         name = "stops-in-batch"
     return BrokerAction.of(name, where=where, problem=problem.sentence.removesuffix("."))
@@ -273,10 +312,9 @@ def _truncated(place: DamagePlace, outcome: Outcome) -> BrokerAction:
     )
 
 
-def _consumers(place: DamagePlace) -> str:
-    """Return what consumers do that get the batch there, to be appended to a sentence; empty: that is unknown."""
-    read = consumers(DAMAGE_CODES[place.reason])
-    return f" {read}" if read else ""
+def _hides_end(place: DamagePlace, start: Start) -> bool:
+    """Return whether batches reach beyond the end that the broker finds because the offsets go back here."""
+    return place.reason == "offset-order" and place.is_active and start.result.is_end_lost
 
 
 def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction:
@@ -284,7 +322,8 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     found_end = start.result.end_offset
     name = "unread"
     if place.reason == "offset-order":
-        name = "unread-order"
+        otherwise = "unread-order-below" if place.is_below_base else "unread-order"
+        name = "unread-order-hidden" if _hides_end(place, start) else otherwise
     elif place.reason in _BY_CHECKSUM:
         name = "unread-checksum"
     elif place.is_tail:
@@ -297,7 +336,6 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
         rest=_bytes(place.rest_bytes),
         found_end=f"{found_end:,}",
         last="" if end_offset is None else f"{end_offset - 1:,}",
-        consumers=_consumers(place),
     )
 
 
@@ -308,7 +346,8 @@ def damage_places(verdict: PartitionVerdict) -> Iterator[tuple[Finding, DamagePl
     for finding in verdict.findings:
         segment = segments.get(finding.path)
         reason = DAMAGE_REASONS.get(finding.code, _OTHER)
-        if segment is None or finding.position is None or (reason == _OTHER and finding.severity == "info"):
+        position = 0 if finding.position is None and finding.code in _GAPS else finding.position
+        if segment is None or position is None or (reason == _OTHER and finding.severity == "info"):
             yield finding, None
             continue
         place = DamagePlace(
@@ -316,10 +355,11 @@ def damage_places(verdict: PartitionVerdict) -> Iterator[tuple[Finding, DamagePl
             path=finding.path,
             base_offset=segment.base_offset,
             log_bytes=segment.size_bytes,
-            position=finding.position,
+            position=position,
             size_bytes=finding.size_bytes or 0,
             is_active=finding.path == last,
             is_zeros=finding.code == ZERO_TAIL,
+            is_below_base=reason == "offset-order" and finding.offset == segment.base_offset,
         )
         yield finding, place
 
@@ -328,11 +368,18 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
     """Yield all findings of a partition; those of damage with what a broker does about it in this place."""
     last = verdict.segments[-1] if verdict.segments else None
     last_v07 = last.path if last is not None and last.path.endswith(V07_SUFFIX) else None
+    # a gap alone changes nothing in a start, which is not simulated for it
+    has_others = any(finding.severity == "error" and finding.code not in _GAPS for finding in verdict.findings)
     for finding, place in damage_places(verdict):
         action = None
-        if place is not None:
+        if place is not None and (finding.code not in _GAPS or has_others):
             action = starts.action(place, verdict.topic, verdict.log_end_offset, finding.broker_action or "")
-        if action is not None:
+        if action is not None and finding.code in _GAPS:  # its own cure says how to get back what is missing
+            yield replace(finding, broker_action=action.text)
+        elif finding.code == "txn.open" and starts.forgets_producers:
+            kind = START_ACTIONS["txn-forgotten"]
+            yield replace(finding, broker_action=kind.text, cure=kind.cure, next_step=kind.next_step)
+        elif action is not None:
             yield replace(
                 finding,
                 broker_action=action.text,

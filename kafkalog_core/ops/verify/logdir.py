@@ -14,6 +14,7 @@ from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarg
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, for_rules, found
 from kafkalog_core.findings.broker_actions import DOES_NOT_START
+from kafkalog_core.findings.kinds import AS_BROKER
 from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
 from kafkalog_core.format.checkpoint import CheckpointOffset
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
@@ -43,6 +44,7 @@ from kafkalog_core.ops.verify.companions import (
     is_read_only_mount,
     read_metadata,
 )
+from kafkalog_core.ops.verify.consumers import with_consumers
 from kafkalog_core.ops.verify.metadata_log import (
     _cluster_findings,
     bootstrap_findings,
@@ -158,10 +160,10 @@ class LogDirs:
         """Return a verdict with the findings that depend on its place: broker actions, checkpoints, topic id."""
         broker_dir, place = self._places.pop(verdict.path, (None, None))
         if place is None:
-            return verdict
+            return with_consumers(verdict) if isinstance(verdict, PartitionVerdict) else verdict
         starts = self._starts(broker_dir, place)
         result = (
-            self._with_place_findings(verdict, broker_dir, place, starts)
+            with_consumers(self._with_place_findings(verdict, broker_dir, place, starts))
             if isinstance(verdict, PartitionVerdict)
             else verdict
         )
@@ -207,6 +209,8 @@ class LogDirs:
             findings = [self._of_release(finding, broker_dir) for finding in findings]
         if broker_dir is not None and is_served:
             findings += self._start_findings(broker_dir, place, starts, findings, is_cleaned=bool(context.is_cleaned))
+            if any(finding.next_step == AS_BROKER for finding in findings):
+                findings = [self._dir_context(broker_dir).with_metadata_dir(finding) for finding in findings]
         if verdict.log_end_offset is not None:
             self._note_end(broker_dir, place, verdict.log_end_offset)
         if verdict.metadata is not None:
@@ -287,7 +291,7 @@ class LogDirs:
         if problem is None or problem.kind not in STOPS or _is_reported(problem, findings):
             return
         codes = {"old-release": LATER_RELEASE, "first-offset": FIRST_OFFSET_BACK}
-        yield found(
+        finding = found(
             codes.get(problem.kind, "log.stops-broker"),
             problem.path,
             topic=place.name.topic,
@@ -295,6 +299,8 @@ class LogDirs:
             position=problem.position,
             problem=problem.sentence.removesuffix("."),
         )
+        offline = FINDING_TYPES["truncate.broker-offline"].broker_action
+        yield replace(finding, broker_action=offline) if problem.kind == "offline" else finding
 
     def verdict(self, target: LogDirTarget) -> PlaceVerdict:
         """Return the findings about a log directory itself."""

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.catalog import Sink
-from kafkalog_core.findings.partitions import GAP_LOST, GAP_UNKNOWN, LOST_CURE
+from kafkalog_core.findings.partitions import GAP_LOST, GAP_UNKNOWN
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.batch_places import partition_bounds
+from kafkalog_core.kafka.sim.held_offsets import OffsetSpans, held_offsets, not_held
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs
@@ -27,6 +28,7 @@ from kafkalog_core.kafka.sim.logfiles import (
     FEW_GAPS,
     LogPart,
     OffsetSpan,
+    are_mixed,
     chain_findings,
     is_compacted,
     shows_no_compaction,
@@ -37,7 +39,7 @@ from kafkalog_core.ops.verify.companions import read_metadata, refine
 from kafkalog_core.ops.verify.indexes import EntryWindows, OffsetIndexCheck, TimeIndexCheck, report_zeros
 from kafkalog_core.ops.verify.producers import ProducerChecks, ProducerPlace, check_epochs, first_start_offset
 from kafkalog_core.ops.verify.txn_index import AbortMarkers, Doubt, check_txn_index
-from kafkalog_core.ops.verify.verdict import PartitionVerdict, Spans, ends_in_damage, next_offset
+from kafkalog_core.ops.verify.verdict import OffsetGap, PartitionVerdict, Spans, ends_in_damage, next_offset
 from kafkalog_core.storage.listing import SegmentState
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct, replace
@@ -451,7 +453,8 @@ class Gaps:
     @cached_property
     def count(self) -> int:
         """Number of places within segments and between them where offsets are missing."""
-        return sum(verdict.gap_count for verdict in self._verdicts) + len(self._between)
+        more = sum(verdict.gap_count - len(verdict.gaps) for verdict in self._verdicts)  # of very many
+        return len(self._inside) + more + len(self._between)
 
     @property
     def is_compacted(self) -> bool:
@@ -470,12 +473,37 @@ class Gaps:
         """Return what is missing between segments, and what is there twice; gaps within segments go into `sink`."""
         self._put_inside(sink)
         gaps = chain_findings(
-            [None if verdict.is_unread else _span(verdict) for verdict in self._verdicts],
+            self._spans,
             is_compacted=lambda: self._is_compacted,
+            held=lambda: self._held,
+            is_lost=self._is_lost,
             topic=self._partition.topic,
             partition=self._partition.partition,
         )
-        return [self._with_rescue(self._judged(gap)) for gap in gaps]
+        return [self._with_rescue(gap) for gap in gaps]
+
+    @cached_property
+    def _spans(self) -> list[OffsetSpan | None]:
+        return [None if verdict.is_unread else _span(verdict) for verdict in self._verdicts]
+
+    @cached_property
+    def _held(self) -> OffsetSpans:
+        """The offsets of all whole batches if some are where others should be: these are not missing; else none."""
+        paths = [verdict.path for verdict in self._verdicts]
+        return held_offsets(paths, ScanOptions()) if are_mixed(self._spans) else []
+
+    @cached_property
+    def _inside(self) -> list[tuple[SegmentVerdict, OffsetGap]]:
+        """The places within segments where offsets are missing, of very many the first."""
+        gaps = [(verdict, gap) for verdict in self._verdicts for gap in verdict.gaps]
+        if not gaps or not self._held:
+            return gaps
+        end = max(map(next_offset, self._verdicts))  # a batch with a wrong offset may be beyond it
+        return [
+            (verdict, OffsetGap(gap.position, first, last))
+            for verdict, gap in gaps
+            for first, last in not_held(gap.first_offset, min(gap.last_offset, end - 1), self._held)
+        ]
 
     @cached_property
     def _between(self) -> list[int]:
@@ -484,15 +512,15 @@ class Gaps:
         return [
             index
             for index, (one, following) in pairs
-            if following.base_offset > next_offset(one) and not ends_in_damage(one) and not one.is_unread
+            if not ends_in_damage(one) and not one.is_unread
+            if not_held(next_offset(one), following.base_offset - 1, self._held)
         ]
 
     def _before_the_gap(self) -> Iterator[LogPart]:
         """Yield what is before the only gap, the nearest first."""
-        for index, verdict in enumerate(self._verdicts):
-            if verdict.gaps:
-                yield LogPart(verdict.path, verdict.base_offset, verdict.gaps[0].position)
-                yield from self._segments_before(index)
+        for verdict, gap in self._inside[:1]:
+            yield LogPart(verdict.path, verdict.base_offset, gap.position)
+            yield from self._segments_before(self._verdicts.index(verdict))
         for index in self._between:
             yield from self._segments_before(index)
 
@@ -502,7 +530,7 @@ class Gaps:
 
     def _put_inside(self, sink: Sink) -> None:
         """Report offsets that no batch has, in a log that is not known to be compacted."""
-        gaps = [] if self._is_compacted else [(one, gap) for one in self._verdicts for gap in one.gaps]
+        gaps = [] if self._is_compacted else self._inside
         if not gaps:
             return
         verdict, gap = gaps[0]
@@ -523,14 +551,10 @@ class Gaps:
             judged=judged,
         )
 
-    def _judged(self, gap: Finding) -> Finding:
-        """Return a gap between segments as a loss if nothing explains it."""
-        if gap.code != "segment.gap" or not self.is_whole:
-            return gap
+    def _is_lost(self, first_offset: int, _path: str) -> bool:
+        """Return whether a gap between segments is a loss: nothing explains it, and the next start does not fill it."""
         replacements = (other for other in self._partition.other_segments if other.state is SegmentState.SWAP)
-        if any(other.base_offset == gap.offset for other in replacements):  # the next start fills it
-            return gap
-        return replace(gap, severity="error", cure=LOST_CURE)
+        return self.is_whole and all(other.base_offset != first_offset for other in replacements)
 
     def _with_rescue(self, gap: Finding) -> Finding:
         """Return a gap with the file that may fill it: the next start deletes files that wait for deletion."""
@@ -546,4 +570,6 @@ class Gaps:
 
 def _span(verdict: SegmentVerdict) -> OffsetSpan:
     damage_end = verdict.size_bytes if ends_in_damage(verdict) else 0
-    return OffsetSpan(verdict.path, verdict.base_offset, verdict.last_offset, batches_end=0, damage_end=damage_end)
+    span = OffsetSpan(verdict.path, verdict.base_offset, verdict.last_offset, batches_end=0, damage_end=damage_end)
+    span.goes_back = any(finding.code == "batch.offset-order" for finding in verdict.findings)
+    return span

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ProducerChecks",
     "ProducerPlace",
+    "add_before_start",
     "add_beyond_end",
     "check_epochs",
     "check_partition_offsets",
@@ -265,6 +266,13 @@ def check_epochs(
         elif behind is not None and behind <= (start.offset if is_compacted else end):
             following = epochs[at + 1]
             sink.add("epochs.early-start", text.path, offset=end, epoch=following, said=behind, before=start.epoch)
+    add_before_start(text, start_offset, sink, is_clean=is_clean)
+    if end_offset is not None:
+        add_beyond_end(text, end_offset, sink)
+
+
+def add_before_start(text: EpochText, start_offset: int, sink: Sink, *, is_clean: bool) -> None:
+    """Add a finding if the first entry starts before the log does; after a clean shutdown records were lost then."""
     first = next((placed for placed in text.entries if isinstance(placed.entry, CheckpointEpoch)), None)
     if first is not None and isinstance(first.entry, CheckpointEpoch) and 0 <= first.entry.start_offset < start_offset:
         sink.add(
@@ -277,8 +285,6 @@ def check_epochs(
             epoch=first.entry.leader_epoch,
             start=start_offset,
         )
-    if end_offset is not None:
-        add_beyond_end(text, end_offset, sink)
 
 
 def add_beyond_end(text: EpochText, end_offset: int, sink: Sink) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
@@ -20,6 +21,7 @@ from kafkalog_core.kafka.sim.cluster import ClusterAssignments, read_topic_id
 from kafkalog_core.kafka.sim.cluster_metadata import read_copies, read_history
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.sim.named_dirs import identity_of
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.serve.disks.start_notes import (
     finding_notes,
     holder_notes,
@@ -249,10 +251,13 @@ class ServedDisks:
         identities = [identity_of(path) for path in self.log_dirs]
         clusters = dict.fromkeys(each.cluster_id for each in identities if each.cluster_id is not None)
         if len(clusters) > 1:
-            raise RefusedError(
-                f"the log directories belong to {len(clusters)} clusters ({', '.join(clusters)}), whose topics must "
-                "not be mixed; name the directories of one cluster: kafkalog serve PATH..."
-            )
+            dirs = {
+                name: [path for path, each in zip(self.log_dirs, identities, strict=True) if each.cluster_id == name]
+                for name in clusters
+            }
+            ways = [WayOut(f"name those of {name}", f"kafkalog serve {shell_line(dirs[name])}") for name in clusters]
+            reason = f"the log directories belong to {len(clusters)} clusters, whose topics must not be mixed"
+            raise RefusedError(Refusal(reason, tuple(ways)))
         nodes = [int(each.node_id) for each in identities if each.node_id is not None and each.node_id.isdecimal()]
         node_id = self._options.node_id
         return next(iter(clusters), _NO_CLUSTER), node_id if node_id is not None else next(iter(nodes), 0)

@@ -13,12 +13,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.kafka.sim.batch_faults import BatchFaults
 from kafkalog_core.kafka.sim.batch_places import without
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.structs import Struct
@@ -272,10 +274,14 @@ def check_places(batches: BatchMap, path: str) -> None:
     """Raise StorageError for a batch whose offsets cannot be right: what is appended would continue them."""
     for hole in batches.holes:
         if hole.reason == _MISPLACED:
-            directory = os.path.dirname(path)
-            raise StorageError(
+            directory = shell_path(os.path.dirname(path))
+            reason = (
                 f"the batch at byte {hole.position} has impossible offsets: {hole.detail}. Nothing can be appended "
-                f"after it. See what else is wrong (kafkalog verify {directory}), and restore the file from a replica "
-                f"or a backup, or truncate the log: kafkalog truncate --at-damage {directory} --apply",
-                path=path,
+                "after it"
             )
+            ways = (
+                WayOut("see what else is wrong", f"kafkalog verify {directory}"),
+                WayOut("restore the file from a replica or a backup"),
+                WayOut("truncate the log", f"kafkalog truncate --at-damage {directory} --apply"),
+            )
+            raise StorageError(Refusal(reason, ways), path=path)

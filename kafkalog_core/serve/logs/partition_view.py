@@ -1,7 +1,7 @@
 """One partition of a dead disk, read as its leader would read it: ranges of its files, offsets, times and epochs.
 
 Segments are mapped when they are first read (`batch_map`); the log end offset needs the end of the last one alone. A
-range is sent from the file as it is. Transactions come from `ops.reading.committed`, the replay of `dump --committed`.
+range is sent from the file as it is. Transactions come from `kafka.sim.committed`, the replay of `dump --committed`.
 """
 
 from __future__ import annotations

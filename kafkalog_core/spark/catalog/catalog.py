@@ -24,7 +24,7 @@ from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.spark.lake.output import MEANWHILE, OutputKind, OutputRun, refuse_inside
 from kafkalog_core.spark.lake.tables import TableSpec
-from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, RUNS, SEGMENTS, columns_of
+from kafkalog_core.spark.session.schema import CATALOG_TABLES, RUNS, SEGMENTS, columns_of
 from kafkalog_core.storage.paths import is_object
 from kafkalog_core.structs import Struct, field
 
@@ -58,7 +58,7 @@ CATALOG_KIND: Final = OutputKind(
     kept=_notes,
     cure="run kafkalog spark catalog again, which writes them again",
 )
-_SMALL_TABLES: Final = {name: table for name, table in CATALOG_TABLES.items() if table is not BATCHES}
+_SMALL_TABLES: Final = {name: table for name, table in CATALOG_TABLES.items() if name != "batches"}
 """The tables that each run writes again as a whole."""
 
 

@@ -436,7 +436,7 @@ def _file_of(task: SegmentTask) -> LogFile:
     return LogFile(file=log, place=place, state=str(task.segment.state), is_v07=task.is_v07, is_last=task.is_last)
 
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 
 
 def rules_of(depth: Depth) -> dict[str, object]:

@@ -21,7 +21,7 @@ from kafkalog_core.spark.lake.store import attempt_name, writing
 from kafkalog_core.spark.lake.tables import TableFile
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema
 from kafkalog_core.spark.session.parquet import ParquetFile
-from kafkalog_core.spark.session.schema import BATCHES, spark_text
+from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, spark_text
 from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class VolumeWriter:
         self.keys: list[SegmentKey] = []
         self._store = store
         self._name = attempt_name(run_id, stem)
-        self.batches = ParquetFile(store, _batches_name(self._name), BATCHES, compression="zstd")
+        self.batches = ParquetFile(store, _batches_name(self._name), CATALOG_TABLES["batches"], compression="zstd")
         self.notes = NotesWriter(store, notes_name(self._name))
 
     def __enter__(self) -> Self:

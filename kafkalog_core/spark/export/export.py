@@ -8,28 +8,39 @@ are exported.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog_core.errors import LockedError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.sim.logfiles import Checkpoints
+from kafkalog_core.ops.dump.runs import DumpRequest
+from kafkalog_core.ops.dump.splits import grouped
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
-from kafkalog_core.spark.export.plan import TASK_BYTES, PartitionExport
-from kafkalog_core.spark.export.start import ExportOptions, find_logs, find_start
-from kafkalog_core.spark.export.task import ExportState, ExportTask, NewRecordFile, keep_before, run_export_task
+from kafkalog_core.spark.export.plan import TASK_BYTES, PartitionExport, folder_of
+from kafkalog_core.spark.export.start import LOWEST_OFFSET, ExportOptions, find_logs, find_start
+from kafkalog_core.spark.export.task import (
+    ExportState,
+    ExportTask,
+    Kept,
+    NewRecordFile,
+    TaskPart,
+    keep_others,
+    run_export_task,
+)
 from kafkalog_core.spark.lake.output import OutputKind, OutputRun, refuse_inside
 from kafkalog_core.spark.lake.plain import FORMATS, PlainRun
 from kafkalog_core.spark.lake.tables import TableFile, TableSpec
+from kafkalog_core.spark.session.schema import EXPORTED, spark_text
 from kafkalog_core.storage.scan import ScanOptions
-from kafkalog_core.structs import Struct, field
+from kafkalog_core.structs import NamedTuple, Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
 
     from kafkalog_core.engine.pool import Workers
     from kafkalog_core.engine.report import Report
@@ -51,8 +62,7 @@ EXPORT_KIND: Final = OutputKind(
     name="export",
     head=TableSpec(
         name="records",
-        table=tables.RECORD,
-        partitioned_by=("topic", "partition"),
+        table=EXPORTED,
         description="Records of Kafka's logs, written by kafkalog spark export.",
         never_null=("offset",),
     ),
@@ -60,6 +70,7 @@ EXPORT_KIND: Final = OutputKind(
     cure="run kafkalog spark export again, which lists them, and with --reload to write them again",
 )
 COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
+_HIGHEST_OFFSET: Final = (1 << 63) - 1
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
@@ -73,9 +84,11 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
         format: `delta`, or `parquet`: plain files, once, in a new or empty directory.
         asked: where to begin, and what to do with a log that is not the one that was exported.
         compression: codec of the Parquet files.
-        task_bytes: approximate bytes of log that one task reads and one file holds.
+        task_bytes: approximate bytes of log that a task reads and a file holds, of one partition or many small ones.
         commit_bytes: approximate bytes of log between commits; plain files have one, at the end.
         max_batch_bytes: size limit of a batch, stored and decompressed, in bytes.
+        resync: whether to search for whole batches after damage.
+        committed: whether only what a read_committed consumer gets is exported, up to the last stable offset.
     """
 
     targets: tuple[Target, ...]
@@ -86,6 +99,13 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
     task_bytes: int = TASK_BYTES
     commit_bytes: int = COMMIT_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
+    resync: bool = True
+    committed: bool = False
+
+    @property
+    def reading(self) -> DumpRequest:
+        """How logs are read."""
+        return DumpRequest(targets=(), level="records", max_batch_bytes=self.max_batch_bytes, resync=self.resync)
 
 
 def export(
@@ -123,9 +143,43 @@ def export(
         for log in logs:
             before = states.of.get((log.topic, log.partition))
             start = find_start(log, before, request.asked, checkpoints, options)
-            plans.append(PartitionExport(log, before, start, request.max_batch_bytes))
+            plans.append(PartitionExport(log, before, start, request.reading))
         run = _Export(workers, request, report, progress, lake, now_ms, states, checkpoints)
         yield from run.all_of(plans, findings)
+
+
+_MOST_PARTS: Final = 2000
+"""Of one task: with more, it would take long after all others have ended."""
+
+
+class _Todo(NamedTuple):
+    """Work of a partition, with the number of the partition."""
+
+    number: int
+    plan: PartitionExport
+    work: WorkItem
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of log to read."""
+        return self.work.size_bytes
+
+
+class _Replaced(NamedTuple):
+    """A file that is removed, the one with the rows that are kept, and the numbers of the partitions reloaded of it."""
+
+    file: TableFile
+    new: TableFile | None
+    first: int
+    last: int
+
+
+def _lowest(file: TableFile) -> int:
+    return int(file.bounds["offset"][0]) if "offset" in file.bounds else LOWEST_OFFSET
+
+
+def _highest(file: TableFile) -> int:
+    return int(file.bounds["offset"][1]) if "offset" in file.bounds else _HIGHEST_OFFSET
 
 
 class _Export(Struct):
@@ -141,6 +195,8 @@ class _Export(Struct):
     """New files since the last commit."""
     removes: list[TableFile] = field(default_factory=list)
     """Files that the next commit removes."""
+    replaced: list[_Replaced] = field(default_factory=list)
+    """Files of earlier runs with rows that are exported again."""
     changed: dict[Name, PartitionState | None] = field(default_factory=dict)
     """Partitions whose state has changed since the last commit, with the state that was committed last."""
     pieces: int = 0
@@ -157,93 +213,185 @@ class _Export(Struct):
         """Export all partitions, in order."""
         self.findings += findings
         self.report.expect(partitions=len(plans))
-        self._reload(plans)
-        self.findings += self._lost(plans)
-        todo = [(plan, list(plan.work(self.request.task_bytes))) for plan in plans]
-        size_bytes = sum(split.size_bytes for _, works in todo for work in works for split in work.splits)
+        if self.request.committed:
+            self._view(plans)
+        self.replaced = self._reload(plans)
+        self.findings += self._lost()
+        todo = [
+            [_Todo(number, plan, work) for work in plan.work(self.request.task_bytes)]
+            for number, plan in enumerate(plans)
+        ]
+        left = [len(works) for works in todo]
+        size_bytes = sum(each.size_bytes for works in todo for each in works)
         self.report.expect(files=sum(plan.files_to_read for plan in plans), size_bytes=size_bytes)
         self.progress.expect(size_bytes)
-        with closing(self._results(todo)) as results:
-            for plan, works in todo:
-                for work in works:
-                    self._take(plan, work, next(results))
-                    if self._is_due and not plan.is_reloading:
-                        self._save(plan)
-                        yield from self._commit()
-                self._finish(plan)
-                if self._is_due:
+        tasks = list(self._tasks(todo))
+        finished = 0
+        with closing(self._results(tasks)) as results:
+            for task in tasks:
+                self._take(task, next(results))
+                for each in task:
+                    left[each.number] -= 1
+                while finished < len(plans) and not left[finished]:
+                    self._finish(finished, plans[finished])
+                    finished += 1
+                begun = plans[finished] if finished < len(plans) and left[finished] < len(todo[finished]) else None
+                if self._is_due(finished, begun):
+                    if begun is not None:
+                        self._save(begun)
                     yield from self._commit()
+        for number in range(finished, len(plans)):
+            self._finish(number, plans[number])
         yield from self._commit()
 
-    @property
-    def _is_due(self) -> bool:
-        """Whether to commit now, in the middle of the work."""
-        return not self.lake.is_once and self.log_bytes >= self.request.commit_bytes
+    def _is_due(self, finished: int, begun: PartitionExport | None) -> bool:
+        """Return whether to commit now, in the middle of the work.
 
-    def _reload(self, plans: list[PartitionExport]) -> None:
-        """Remove the files that are exported again; rewrite those of which some records are kept."""
-        reloading = [plan for plan in plans if plan.start.reloads_from is not None]
-        if not reloading:
-            return
-        files: dict[tuple[str, str], list[TableFile]] = defaultdict(list)
+        Readers must never see a row twice: the rows of files that are replaced come with the commit that removes these.
+
+        Args:
+            finished: number of partitions that are exported.
+            begun: the next one, if something of it is; None: nothing is.
+        """
+        if self.lake.is_once or self.log_bytes < self.request.commit_bytes:
+            return False
+        if begun is not None and begun.is_reloading:
+            return False
+        return not any(each.first < finished <= each.last for each in self.replaced)
+
+    def _view(self, plans: list[PartitionExport]) -> None:
+        """Find out what a read_committed consumer gets of each partition that is read."""
+        from kafkalog_core.spark.export.outcomes import read_view  # noqa: PLC0415 -- pyarrow: where there is work for it
+
+        read = [plan for plan in plans if plan.log.unit.files and not plan.log.is_v07 and not plan.start.is_stopped]
+        pieces = ((plan.log.unit, plan.start.next_offset, self.request.reading.scan_options) for plan in read)
+        for plan, (view, findings) in zip(read, self.workers.map(read_view, pieces), strict=True):
+            plan.view = view
+            plan.add(findings)
+
+    # --- files of earlier runs ----------------------------------------------------------------------------------------
+    def _reload(self, plans: list[PartitionExport]) -> list[_Replaced]:
+        """Return the files with rows that are exported again; they are rewritten if they have others too."""
+        low_of = {
+            plan.name: (number, low)
+            for number, plan in enumerate(plans)
+            if (low := plan.start.reloads_from) is not None
+        }
+        if not low_of:
+            return []
+        missing = self.lake.output.lost("records", self.lake.listed)
+        found: list[tuple[TableFile, list[Name]]] = []
+        pieces = []
         for file in self.lake.output.files("records").values():
-            files[file.values["topic"], file.values["partition"]].append(file)
-        for plan in reloading:
-            for file in plan.reload(files[plan.values["topic"], plan.values["partition"]]):
-                piece = (file.name, plan.start.next_offset, self._new_file(plan))
-                plan.kept += [kept for kept in self.workers.map(keep_before, [piece]) if kept is not None]
+            drops = [name for name in low_of if self._may_hold(file, name) and _highest(file) >= low_of[name][1]]
+            if not drops:
+                continue
+            found.append((file, drops))
+            if not self._is_removed_whole(file, drops, low_of, is_missing=file.name in missing):
+                pieces.append(
+                    (file.name, tuple((*name, low_of[name][1]) for name in drops), self._new_file(file.values))
+                )
+        results = self.workers.map(keep_others, pieces) if pieces else ()
+        rewritten = {piece[0]: kept for piece, kept in zip(pieces, results, strict=True)}
+        replaced = []
+        for file, drops in found:
+            kept = rewritten.get(file.name) or Kept(None, {drops[0]: file.rows})
+            if not kept.removed:  # its bounds include the partition, but it has no row of it
+                continue
+            numbers = [low_of[name][0] for name in kept.removed]
+            replaced.append(_Replaced(file, kept.file, min(numbers), max(numbers)))
+            for name, rows in kept.removed.items():
+                plan = plans[low_of[name][0]]
+                plan.removed_files += 1
+                plan.removed_records += rows
+        return replaced
 
-    def _lost(self, plans: list[PartitionExport]) -> Iterator[Finding]:
+    def _may_hold(self, file: TableFile, name: Name) -> bool:
+        """Return whether a file may have rows of a partition, by what the table's log says of it."""
+        topic, partition = spark_text(name[0]), name[1]
+        if file.values:
+            return file.values["topic"] == topic and file.values["partition"] == str(partition)
+        low, high = file.bounds.get("topic", (topic, topic))
+        first, last = file.bounds.get("partition", (partition, partition))
+        return bool(low <= topic <= high and first <= partition <= last)
+
+    def _is_removed_whole(
+        self, file: TableFile, drops: list[Name], low_of: Mapping[Name, tuple[int, int]], *, is_missing: bool
+    ) -> bool:
+        """Return whether no row of a file is kept: it has rows of one partition, or is missing and all are reloaded."""
+        others = [name for name in self.states.of if name not in drops and self._may_hold(file, name)]
+        if others or any(_lowest(file) < low_of[name][1] for name in drops):
+            return False
+        return len(drops) == 1 or is_missing
+
+    def _lost(self) -> Iterator[Finding]:
         """Yield findings about files of earlier runs that were deleted or changed, except those removed now."""
-        removed = {name for plan in plans for name in plan.removed}
+        removed = {each.file.name for each in self.replaced}
         for name, file in self.lake.output.lost("records", self.lake.listed).items():
             if name not in removed:
                 first, last = file.bounds.get("offset", (None, None))
+                held = [each for each in self.states.of if self._may_hold(file, each)]
+                topic, partition = held[0] if len(held) == 1 else (None, None)
                 yield found(
                     "export.file-lost",
                     self.lake.store.path(f"records/{name}"),
-                    topic=file.values["topic"],
-                    partition=int(file.values["partition"]),
+                    topic=topic,
+                    partition=partition,
                     offset=first,
                     last=last,
                     records=file.rows,
                 )
 
-    def _new_file(self, plan: PartitionExport) -> NewRecordFile:
+    # --- the work -----------------------------------------------------------------------------------------------------
+    def _new_file(self, values: Mapping[str, str]) -> NewRecordFile:
         self.pieces += 1
         return NewRecordFile(
             store=self.lake.store.below("records"),
             run=self.lake.run_id,
             stem=f"part-{self.pieces:06}",
-            folder=plan.folder,
-            values=plan.values,
+            folder=folder_of(values),
+            values=values,
             compression=self.request.compression,
         )
 
-    def _results(self, todo: list[tuple[PartitionExport, list[WorkItem]]]) -> Generator[ExportTaskResult, None, None]:
+    def _tasks(self, todo: list[list[_Todo]]) -> Iterator[tuple[_Todo, ...]]:
+        """Yield the work of each task: that of many small partitions, unless the table has a folder for each."""
+        works = chain.from_iterable(todo)
+        if self.lake.output.partitioned_by("records"):
+            return ((each,) for each in works)
+        return grouped(works, self.request.task_bytes, _MOST_PARTS)
+
+    def _results(self, tasks: list[tuple[_Todo, ...]]) -> Generator[ExportTaskResult, None, None]:
         """Yield the results of the tasks; closing the generator ends the work."""
-        yield from self.workers.map(run_export_task, self._pieces(todo))
+        yield from self.workers.map(run_export_task, self._pieces(tasks))
 
-    def _pieces(self, todo: list[tuple[PartitionExport, list[WorkItem]]]) -> Iterator[tuple[ExportTask]]:
+    def _pieces(self, tasks: list[tuple[_Todo, ...]]) -> Iterator[tuple[ExportTask]]:
         """Yield the tasks as the workers take them."""
-        for plan, works in todo:
-            for work in works:
-                yield (ExportTask(splits=work.splits, request=work.request, new=self._new_file(plan)),)
+        is_partitioned = bool(self.lake.output.partitioned_by("records"))
+        for task in tasks:
+            parts = tuple(
+                TaskPart(splits=each.work.splits, request=each.work.request, view=each.plan.view) for each in task
+            )
+            values = task[0].plan.values if is_partitioned else {}
+            yield (ExportTask(parts=parts, new=self._new_file(values)),)
 
-    def _take(self, plan: PartitionExport, work: WorkItem, result: ExportTaskResult) -> None:
-        plan.take(work, result)
+    def _take(self, task: tuple[_Todo, ...], result: ExportTaskResult) -> None:
         if result.file is not None:
             self.adds.append(result.file)
             self.records += result.file.rows
             self.report.records += result.file.rows
-        self.log_bytes += result.totals["bytes"]
-        for name in ("bytes", "batches", "damage_count", "damage_bytes"):
-            setattr(self.report, name, getattr(self.report, name) + result.totals[name])
+        for each, part in zip(task, result.parts, strict=True):
+            each.plan.take(each.work, part, result.file)
+            self.log_bytes += part.totals["bytes"]
+            for name in ("bytes", "batches", "damage_count", "damage_bytes"):
+                setattr(self.report, name, getattr(self.report, name) + part.totals[name])
 
-    def _finish(self, plan: PartitionExport) -> None:
+    def _finish(self, number: int, plan: PartitionExport) -> None:
         plan.finish(self.checkpoints)
-        self.adds += plan.kept  # in the commit that removes the old file, so that readers never see a row twice
-        self.removes += plan.removed.values()
+        for each in self.replaced:
+            if each.last == number:  # in one commit, so that readers never see a row twice
+                self.removes.append(each.file)
+                self.adds += [] if each.new is None else [each.new]
         self._save(plan)
         self.done.append(plan)
         self.report.partitions += 1

@@ -12,27 +12,26 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.kafka.sim.logfiles import Compaction, OffsetSpan, chain_findings, files_in_range
 from kafkalog_core.ops.dump.logreader import FilePart
-from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.ops.dump.splits import LogSplit, divide, grouped
-from kafkalog_core.spark.export.start import LOWEST_OFFSET
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
 from kafkalog_core.spark.session.schema import spark_text
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import NamedTuple, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.logfiles import Checkpoints, LogFile
+    from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.spark.export.start import ExportStart, PartitionLog
-    from kafkalog_core.spark.export.task import ExportTaskResult
+    from kafkalog_core.spark.export.task import PartResult
     from kafkalog_core.spark.lake.tables import TableFile
 
-__all__ = ["TASK_BYTES", "PartitionExport", "WorkItem"]
+__all__ = ["TASK_BYTES", "PartitionExport", "WorkItem", "folder_of"]
 
 TASK_BYTES: Final = 128 * 1024 * 1024
 """Approximate bytes of log that one task reads and one file holds."""
-HIGHEST_OFFSET: Final = (1 << 63) - 1
 _HIVE_ESCAPED: Final = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 _VANISHED: Final = "file.vanished"
 
@@ -42,22 +41,36 @@ def hive_name(column: str, value: object) -> str:
     return f"{column}={_HIVE_ESCAPED.sub(lambda match: f'%{ord(match[0]):02X}', str(value))}"
 
 
-class WorkItem(Struct, frozen=True):
-    """The splits of one output file and how to read them; `retries`: the segment that earlier runs could not read."""
+def folder_of(values: Mapping[str, str]) -> str:
+    """Return the directory of files with these values, below that of the table."""
+    return "/".join(hive_name(column, value) for column, value in values.items())
+
+
+class WorkItem(NamedTuple):
+    """Splits of a partition that one task reads, and how; `retries`: the segment that earlier runs could not read."""
 
     splits: tuple[LogSplit, ...]
     request: DumpRequest
     retries: Unread | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of log to read."""
+        return sum(split.size_bytes for split in self.splits)
+
 
 @dataclass(slots=True)
 class PartitionExport:
-    """The export of one partition by one run: its plan, then its results."""
+    """The export of one partition by one run: its plan, then its results.
+
+    `reading` is how its log is read. `view` is what a read_committed consumer gets of it, if only that is exported.
+    """
 
     log: PartitionLog
     before: PartitionState | None
     start: ExportStart
-    max_batch_bytes: int
+    reading: DumpRequest
+    view: CommittedView | None = None
     state: PartitionState = field(init=False)
     findings: list[Finding] = field(init=False)
     counts: Counter[str] = field(default_factory=Counter)
@@ -66,9 +79,8 @@ class PartitionExport:
     files: int = 0
     file_bytes: int = 0
     log_bytes: int = 0
-    removed: dict[str, TableFile] = field(default_factory=dict)
-    kept: list[TableFile] = field(default_factory=list)
-    """New files with the records of removed files that are before the reloaded offsets."""
+    removed_files: int = 0
+    removed_records: int = 0
     _taken_findings: int = 0
     _spans: dict[str, FileSpan] = field(default_factory=dict)
     _seeds: dict[str, FileSpan] = field(default_factory=dict)
@@ -96,19 +108,14 @@ class PartitionExport:
         return self.log.topic, self.log.partition
 
     @property
-    def folder(self) -> str:
-        """The directory of its files, below that of the table."""
-        return f"{hive_name('topic', self.log.topic)}/{hive_name('partition', self.log.partition)}"
-
-    @property
     def values(self) -> dict[str, str]:
-        """The values of the columns by which the table is partitioned."""
+        """The values of the columns by which a table of an earlier build is partitioned."""
         return {"topic": spark_text(self.log.topic), "partition": str(self.log.partition)}
 
     @property
     def is_reloading(self) -> bool:
         """Whether files of earlier runs are removed: in the commit with the last new file, not before."""
-        return bool(self.removed)
+        return bool(self.removed_files)
 
     @property
     def has_moved(self) -> bool:
@@ -145,17 +152,23 @@ class PartitionExport:
         return tuple(unread for unread in self.before.unread if unread.first < self.before.next_offset)
 
     # --- the work -----------------------------------------------------------------------------------------------------
+    @property
+    def limit(self) -> int | None:
+        """The offset at which the export ends, because a transaction is open there; None: it ends with the log."""
+        return None if self.view is None else self.view.end_offset
+
     def work(self, task_bytes: int) -> Iterator[WorkItem]:
         """Yield the work of the tasks: first segments that earlier runs could not read, then all others by offset."""
         if self.start.is_stopped:
             return
         yield from self._retries()
-        whole = DumpRequest(targets=(), level="records", max_batch_bytes=self.max_batch_bytes)
-        from_offset = replace(whole, filters=Filters(offsets=(self.start.next_offset, None)))
+        if self.limit is not None and self.limit <= self.start.next_offset:
+            return
+        from_offset = replace(self.reading, filters=Filters(offsets=(self.start.next_offset, None)))
         splits = list(self._splits(task_bytes))
         yield from (WorkItem((split,), from_offset) for split in splits if self._must_filter(split))
         rest = (split for split in splits if not self._must_filter(split))
-        yield from (WorkItem(group, whole) for group in grouped(rest, task_bytes))
+        yield from (WorkItem(group, self.reading) for group in grouped(rest, task_bytes))
 
     def _must_filter(self, split: LogSplit) -> bool:
         """Return whether a split may hold records below the first wanted offset; filtering costs time."""
@@ -164,10 +177,11 @@ class PartitionExport:
 
     def _splits(self, task_bytes: int) -> Iterator[LogSplit]:
         resume = self.start.resume
-        files = files_in_range(self.log.unit.files, (self.start.next_offset, None))
+        last = None if self.limit is None else self.limit - 1
+        files = files_in_range(self.log.unit.files, (self.start.next_offset, last))
         if resume is not None:
-            paths = [file.path for file in self.log.unit.files]
-            files = self.log.unit.files[paths.index(resume.path) :]
+            paths = [file.path for file in files]
+            files = files[paths.index(resume.path) :] if resume.path in paths else files
         for file in files:
             split = LogSplit(file=file, log_dir=self.log.unit.log_dir)
             if resume is not None and file.path == resume.path and not file.is_v07:
@@ -190,31 +204,15 @@ class PartitionExport:
                 self._add(self.log.found("export.gone-before", offset=unread.first, last=last))
                 self._forget(unread)
                 continue
-            request = DumpRequest(
-                targets=(),
-                level="records",
-                max_batch_bytes=self.max_batch_bytes,
-                filters=Filters(offsets=(unread.first, unread.last)),
-            )
+            request = replace(self.reading, filters=Filters(offsets=(unread.first, unread.last)))
             yield WorkItem((LogSplit(file=file, log_dir=self.log.unit.log_dir),), request, unread)
 
-    # --- removed files ------------------------------------------------------------------------------------------------
-    def reload(self, files: Iterable[TableFile]) -> Iterator[TableFile]:
-        """Remove those of its files with offsets from the reload offset on; yield those that hold lower ones too."""
-        low = self.start.reloads_from
-        if low is None:
-            return
-        for file in files:
-            first, last = file.bounds.get("offset", (LOWEST_OFFSET, HIGHEST_OFFSET))
-            if last < low:
-                continue
-            self.removed[file.name] = file
-            if first < low:
-                yield file
-
     # --- the results --------------------------------------------------------------------------------------------------
-    def take(self, work: WorkItem, result: ExportTaskResult) -> None:
-        """Take the result of a task. Raises StorageError if tasks could read only parts of a file."""
+    def take(self, work: WorkItem, result: PartResult, file: TableFile | None) -> None:
+        """Take the result of a task, and the file with its records, which may hold those of other partitions too.
+
+        Raises StorageError if tasks could read only parts of a file.
+        """
         for finding in result.findings:
             if finding.code == result.failed.get(finding.path) and finding.path in self._failed:
                 continue  # the task of another part of the file has reported it
@@ -222,8 +220,11 @@ class PartitionExport:
             self.counts[finding.severity] += 1 + finding.more
         self._failed.update(result.failed)
         self.log_bytes += result.totals["bytes"]
-        if result.file is not None:
-            self.add_file(result.file)
+        records = result.totals["records"]
+        if file is not None and records:
+            self.records += records
+            self.files += 1
+            self.file_bytes += file.size_bytes * records // file.rows
         if work.retries is not None:
             if not result.failed:
                 self._add(self.log.found("export.read-later", work.splits[0].path, offset=work.retries.first))
@@ -243,35 +244,44 @@ class PartitionExport:
             self._note_unread(path, result.failed[path])
 
     def _next_offset(self, last_offset: int) -> int:
-        """Return the offset after a last offset; in 0.7 the last offset is already the address of what follows."""
-        return last_offset if self.log.is_v07 else last_offset + 1
-
-    def add_file(self, file: TableFile) -> None:
-        """Count a file that was written."""
-        self.records += file.rows
-        self.files += 1
-        self.file_bytes += file.size_bytes
+        """Return where to continue after a last offset; in 0.7 it is already the address of what follows."""
+        after = last_offset if self.log.is_v07 else last_offset + 1
+        return after if self.limit is None else min(after, self.limit)
 
     def finish(self, checkpoints: Checkpoints) -> None:
-        """Find the gaps between the segments, after all tasks have ended."""
-        if self.log.is_v07 or self.start.is_stopped or not self._spans:
+        """Find what is missing between the segments and at the ends of the log, after all tasks have ended."""
+        if self.log.is_v07 or self.start.is_stopped:
             return
-        resumed = (file for file in self.log.unit.files if file.path in self._seeds)
-        files = {file.path: file for file in (*resumed, *self._read)}
-        compaction = Compaction(self.log.unit, checkpoints, DumpRequest(targets=()).scan_options)
-        seen = self._seeds | {path: _joined(self._seeds.get(path), span) for path, span in self._spans.items()}
-        spans = [_offset_span(file, seen.get(path)) for path, file in files.items()]
+        spans = self._all_spans() if self._spans else []
+        compaction = Compaction(self.log.unit, checkpoints, self.reading.scan_options)
         for finding in chain_findings(
             spans,
             is_compacted=lambda: compaction.explains_lost_segments,
+            held=compaction.held,
+            is_lost=compaction.is_lost,
             topic=self.log.topic,
             partition=self.log.partition,
         ):
             self._add(finding)
+        is_end_known = (
+            self.limit is None
+            and not self._failed
+            and not (spans and spans[-1] is not None and spans[-1].ends_in_damage)
+        )
+        if is_end_known and (spans or self.before is None) and not self.start.is_asked:
+            for finding in self.log.ends.findings(self.state.next_offset):
+                self._add(finding)
+
+    def _all_spans(self) -> list[OffsetSpan | None]:
+        """Return what was seen of each log file from the one on that earlier runs have reached."""
+        resumed = (file for file in self.log.unit.files if file.path in self._seeds)
+        files = {file.path: file for file in (*resumed, *self._read)}
+        seen = self._seeds | {path: _joined(self._seeds.get(path), span) for path, span in self._spans.items()}
+        return [_offset_span(file, seen.get(path)) for path, file in files.items()]
 
     def row(self) -> dict[str, object]:
         """Return the `export` row."""
-        state = "stopped" if self.start.is_stopped else "exported" if self.files or self.removed else "unchanged"
+        state = "stopped" if self.start.is_stopped else "exported" if self.files or self.is_reloading else "unchanged"
         return {
             "topic": self.log.topic,
             "partition": self.log.partition,
@@ -284,15 +294,15 @@ class PartitionExport:
             "files": self.files,
             "file_bytes": self.file_bytes,
             "log_bytes": self.log_bytes,
-            "removed_files": len(self.removed),
-            "removed_records": sum(file.rows for file in self.removed.values()) - sum(file.rows for file in self.kept),
+            "removed_files": self.removed_files,
+            "removed_records": self.removed_records,
             "unread_segments": len(self.state.unread),
             "errors": self.counts["error"],
             "warnings": self.counts["warning"],
             "infos": self.counts["info"],
         }
 
-    def _check_whole(self, work: WorkItem, result: ExportTaskResult) -> None:
+    def _check_whole(self, work: WorkItem, result: PartResult) -> None:
         for path in [*result.failed, *(split.path for split in work.splits)]:
             is_failed = path in result.failed or any(
                 item.segment == os.path.basename(path) for item in self.state.unread
@@ -321,6 +331,11 @@ class PartitionExport:
 
     def _forget(self, unread: Unread) -> None:
         self.state = replace(self.state, unread=tuple(item for item in self.state.unread if item != unread))
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Take findings about it."""
+        for finding in findings:
+            self._add(finding)
 
     def _add(self, finding: Finding) -> None:
         self.findings.append(finding)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
@@ -11,17 +13,20 @@ from kafkalog_core.format.names import DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_properties
 from kafkalog_core.kafka.sim.logfiles import Compaction, unit_of_partition
+from kafkalog_core.refusals import Refusal, WayOut
+from kafkalog_core.spark.export.ends import BrokerDirs, LogEnds
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct, field, replace
+from kafkalog_core.structs import NamedTuple, Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.targets import Target
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.sim.logfiles import Checkpoints, Unit
     from kafkalog_core.spark.export.task import LastBatch, PartitionState
     from kafkalog_core.storage.listing import Segment
@@ -50,6 +55,7 @@ class PartitionLog(Struct, kw_only=True):
     segments: tuple[Segment, ...]
     is_v07: bool
     topic_id: str | None
+    ends: LogEnds
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -74,7 +80,8 @@ def find_logs(targets: Sequence[Target]) -> tuple[list[PartitionLog], list[Findi
     caller named cannot be read.
     """
     findings: list[Finding] = []
-    places: list[tuple[PartitionPath, str | None, bool]] = []
+    places: list[_Place] = []
+    broker_dirs = BrokerDirs()
     for target in targets:
         if isinstance(target, FileTarget):
             raise SelectionError(
@@ -84,39 +91,47 @@ def find_logs(targets: Sequence[Target]) -> tuple[list[PartitionLog], list[Findi
             )
         if isinstance(target, LogDirTarget):
             findings += [finding for finding in target.log_dir.findings if finding.severity == "error"]
-            log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None
-            places += ((place, log_dir, False) for place in target.partitions)
+            places += (
+                _Place(place, target.broker_path, broker_dirs.of(target), is_named=False) for place in target.partitions
+            )
         else:
-            places.append((target.place, target.log_dir, True))
+            places.append(_Place(target.place, target.log_dir, broker_dirs.of(target), is_named=True))
     served = list(_served(places, findings))
-    _refuse_copies(place for place, _, _ in served)
+    _refuse_copies(each.place for each in served)
     logs = []
-    for place, log_dir, is_named in served:
+    for each in served:
         try:
-            logs.append(_log(place, log_dir))
+            logs.append(_log(each))
         except StorageError as error:
-            if is_named:
+            if each.is_named:
                 raise
-            findings.append(not_listed(place, error))
+            findings.append(not_listed(each.place, error))
     return sorted(logs, key=lambda log: (log.topic, log.partition)), findings
 
 
-def _served(
-    places: Iterable[tuple[PartitionPath, str | None, bool]], findings: list[Finding]
-) -> Iterator[tuple[PartitionPath, str | None, bool]]:
+class _Place(NamedTuple):
+    """A partition directory, the log directory around it, and whether the caller named it itself."""
+
+    place: PartitionPath
+    log_dir: str | None
+    broker_dir: BrokerDir | None
+    is_named: bool
+
+
+def _served(places: Iterable[_Place], findings: list[Finding]) -> Iterator[_Place]:
     """Yield the directories, without unnamed ones that a broker does not serve (`-delete`, `-future`)."""
-    for place, log_dir, is_named in places:
-        name = place.name
+    for each in places:
+        place, name = each.place, each.place.name
         if name.topic is None or name.partition is None:
-            if is_named:
+            if each.is_named:
                 raise SelectionError(
                     "the name of this directory is not that of a partition, so its topic and number are unknown; name "
                     "it TOPIC-NUMBER",
                     path=place.path,
                 )
             continue
-        if name.state is DirectoryState.CURRENT or is_named:
-            yield place, log_dir, is_named
+        if name.state is DirectoryState.CURRENT or each.is_named:
+            yield each
         else:
             findings.append(
                 found("export.left-out", place.path, topic=name.topic, partition=name.partition, state=str(name.state))
@@ -129,23 +144,25 @@ def _refuse_copies(places: Iterable[PartitionPath]) -> None:
         key = (place.name.topic, place.name.partition)
         other = first.setdefault(key, place.path)
         if other != place.path:
-            raise RefusedError(
-                f"{key[0]}-{key[1]} is also in {other}, and an export holds one copy of a partition; compare the "
-                "copies with kafkalog spark replicas and name the one to keep, or export each broker into its own "
-                "directory",
-                path=place.path,
+            compare = f"kafkalog spark replicas {shell_line((os.path.dirname(other), os.path.dirname(place.path)))}"
+            ways = (
+                WayOut("compare the copies, and name the one to keep", compare),
+                WayOut("export each broker into its own directory", options="--to DIR"),
             )
+            reason = f"{key[0]}-{key[1]} is also in {other}, and an export holds one copy of a partition"
+            raise RefusedError(Refusal(reason, ways), path=place.path)
 
 
-def _log(place: PartitionPath, log_dir: str | None) -> PartitionLog:
-    partition = read_partition(place.path)
+def _log(each: _Place) -> PartitionLog:
+    place, partition = each.place, read_partition(each.place.path)
     return PartitionLog(
         topic=place.name.topic or "",
         partition=place.name.partition or 0,
-        unit=unit_of_partition(partition, log_dir),
+        unit=unit_of_partition(partition, each.log_dir),
         segments=tuple(segment for segment in partition.segments if segment.log is not None),
         is_v07=partition.format == "v07",
         topic_id=_topic_id(partition),
+        ends=LogEnds(place, partition, each.broker_dir),
         findings=[item for item in partition.findings if item.severity == "error" or item.hides_records],
     )
 
@@ -302,7 +319,10 @@ class _Search:
         try:
             if last is None:
                 return None if before.is_asked else self._without_batch()
-            return self._at_its_place(last) or self._elsewhere(last)
+            known = self._at_its_place(last) or self._elsewhere(last)
+            # a batch that was read, and is not committed yet, is read again
+            is_ahead = not log.is_v07 and last.last_offset >= before.next_offset
+            return None if is_ahead and isinstance(known, Resume) else known
         except StorageError:
             return None  # the task that reads the log reports it
 

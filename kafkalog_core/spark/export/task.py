@@ -17,10 +17,11 @@ from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.findings.logs import DAMAGE_CODES
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.dump.logreader import LogReader
-from kafkalog_core.output import tables
 from kafkalog_core.progress import Advance
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.spark.lake.store import attempt_name, reason_of, writing
 from kafkalog_core.spark.lake.tables import TableFile
+from kafkalog_core.spark.session.schema import EXPORTED, IS_COMMITTED, spark_text
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.paths import exists
 from kafkalog_core.storage.source import code_of_error
@@ -32,26 +33,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkalog_core.findings import Severity
+    from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.ops.dump.logreader import BatchMark
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.ops.dump.splits import LogSplit
     from kafkalog_core.output.chunk import Chunk
+    from kafkalog_core.spark.export.outcomes import Outcomes
     from kafkalog_core.spark.lake.store import Store
-    from kafkalog_core.spark.session.arrow import ArrowRows
+    from kafkalog_core.spark.session.arrow import ArrowRows, ReplacedKeys
     from kafkalog_core.spark.session.parquet import Compression, ParquetFile
 
 __all__ = [
-    "COLUMNS",
+    "Drop",
     "ExportState",
     "ExportTask",
     "ExportTaskResult",
     "FileSpan",
+    "Kept",
     "LastBatch",
+    "Name",
     "NewRecordFile",
+    "PartResult",
     "PartitionState",
     "RecordFile",
+    "TaskPart",
     "Unread",
-    "keep_before",
+    "keep_others",
     "run_export_task",
 ]
 
@@ -156,11 +163,9 @@ class ExportState(Struct):
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
-            raise RefusedError(
-                f"its state is not that of an export by this release of kafkalog ({problem}); export into another "
-                "directory: --to DIR",
-                path=path,
-            ) from error
+            reason = f"its state is not that of an export by this release of kafkalog ({problem})"
+            elsewhere = WayOut("export into another directory", options="--to DIR")
+            raise RefusedError(Refusal(reason, (elsewhere,)), path=path) from error
 
     def to_json(self) -> dict[str, Any]:
         """Return the state for a commit."""
@@ -170,10 +175,6 @@ class ExportState(Struct):
         return {"partitions": partitions}
 
 
-COLUMNS: Final = tuple(name for name in tables.RECORD.names if name not in {"type", "topic", "partition"})
-"""The columns of the files: topic and partition are in the names of their directories."""
-
-
 class NewRecordFile(Struct, frozen=True, kw_only=True):
     """Where and how a new file of records is written.
 
@@ -181,26 +182,36 @@ class NewRecordFile(Struct, frozen=True, kw_only=True):
         store: the directory of the table.
         run: the id of the run that writes it.
         stem: what its name begins with, after the id.
-        folder: its directory below that of the table.
-        values: its topic and partition.
         compression: codec of its pages.
+        folder: its directory below that of the table, in a table of an earlier build.
+        values: its topic and partition there, which are columns of the files of other tables.
     """
 
     store: Store
     run: str
     stem: str
-    folder: str
-    values: Mapping[str, str]
     compression: Compression
+    folder: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the file."""
+        return tuple(name for name in EXPORTED.names if name != "type" and name not in self.values)
 
 
 class RecordFile:
-    """A Parquet file of records, created when its first record is added; as a context manager, deleted on failure."""
+    """A Parquet file of records, created when its first record is added; as a context manager, deleted on failure.
 
-    def __init__(self, new: NewRecordFile) -> None:
+    `outcomes`: of the transactions of the chunks that are added; None: only finished rows are written.
+    """
+
+    def __init__(self, new: NewRecordFile, outcomes: Outcomes | None = None) -> None:
         self._new = new
-        self._name = f"{new.folder}/{attempt_name(new.run, new.stem)}"
+        name = attempt_name(new.run, new.stem)
+        self._name = f"{new.folder}/{name}" if new.folder else name
         self._path = new.store.path(self._name)
+        self._outcomes = outcomes
         self._file: ParquetFile | None = None
         self._rows: ArrowRows | None = None
 
@@ -213,23 +224,29 @@ class RecordFile:
 
     def add(self, chunk: RecordChunk) -> None:
         """Add a chunk of records. Raises WriteError."""
-        self._begin()
-        if self._rows is not None:
-            for batch in self._rows.add(chunk):
-                self.write(batch)
+        if self._rows is None:
+            from kafkalog_core.spark.session.parquet import gatherer  # noqa: PLC0415 -- where there is work for it
+
+            self._rows = gatherer(EXPORTED)
+        for batch in self._rows.add(chunk):
+            self._put(batch)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add a batch with the columns of the file. Raises WriteError."""
-        self._begin()
-        if self._file is not None:
-            with writing(self._path):
-                self._file.write(batch)
+        from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415 -- where there is work for it
+
+        with writing(self._path):
+            if self._file is None:
+                self._file = ParquetFile(
+                    self._new.store, self._name, EXPORTED, self._new.columns, compression=self._new.compression
+                )
+            self._file.write(batch)
 
     def finish(self) -> TableFile | None:
         """Finish the file and return it; None: it has no record. Raises WriteError."""
         if self._rows is not None:
             for batch in self._rows.flush():
-                self.write(batch)
+                self._put(batch)
         if self._file is None:
             return None
         with writing(self._path):
@@ -237,62 +254,82 @@ class RecordFile:
         self._new.store.finish(self._name)
         return TableFile(self._name, written.rows, written.size_bytes, self._new.values, written.bounds, written.nulls)
 
-    def finding(self) -> Finding | None:
-        """Return the finding about header keys that were changed because they are not UTF-8; None: there is none."""
+    def findings(self) -> dict[Name, Finding]:
+        """Return the findings about header keys that were changed because they are not UTF-8, by partition."""
         if self._rows is None:
-            return None
+            return {}
         from kafkalog_core.spark.session.arrow import header_key_finding  # noqa: PLC0415 -- where there is work for it
 
-        return header_key_finding(self._rows)
+        replaced: dict[Name, list[ReplacedKeys]] = {}
+        for one in self._rows.replaced:
+            replaced.setdefault((one.place.topic or "", one.place.partition or 0), []).append(one)
+        return {name: finding for name, some in replaced.items() if (finding := header_key_finding(some)) is not None}
 
-    def _begin(self) -> None:
-        if self._file is not None:
-            return
-        from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415 -- where there is work for it
-
-        with writing(self._path):
-            self._file = ParquetFile(
-                self._new.store, self._name, tables.RECORD, COLUMNS, compression=self._new.compression
-            )
-        self._rows = self._file.gatherer()
+    def _put(self, batch: pa.RecordBatch) -> None:
+        if self._outcomes is not None:
+            batch = batch.append_column(IS_COMMITTED, self._outcomes.column(batch))
+        self.write(batch)
 
 
-def keep_before(name: str, offset: int, new: NewRecordFile, advance: Callable[[int], None]) -> TableFile | None:
-    """Rewrite a file of a table with only its records below an offset; None: there are none. Raises WriteError."""
+Drop = tuple[str, int, int]
+"""Topic, partition, and the first offset of the rows that are removed of it."""
+
+
+class Kept(NamedTuple):
+    """The file that replaces one of a table, and how many rows of each partition it lacks; None: no row is left."""
+
+    file: TableFile | None
+    removed: Mapping[Name, int]
+
+
+def keep_others(name: str, drops: tuple[Drop, ...], new: NewRecordFile, advance: Callable[[int], None]) -> Kept:
+    """Rewrite a file of a table without the rows that are removed. Raises WriteError."""
     import pyarrow.compute as pc  # noqa: PLC0415 -- where there is work for it
 
     try:
         opened = new.store.open(name)
     except FileNotFoundError as error:
         raise NotFoundError(
-            "an earlier run wrote this file, but it is missing; restore it from a backup, or reload the whole "
-            "partition (--reload without --from-offset and --from-time)",
-            path=new.store.path(name),
+            f"an earlier run wrote this file, but it is missing; {_RESTORE}", path=new.store.path(name)
         ) from error
     except OSError as error:
         raise AccessError(f"cannot be read: {reason_of(error)}", path=new.store.path(name)) from error
+    removed: dict[Name, int] = {}
     with opened, RecordFile(new) as file:
-        for batch in _batches_of(opened, new.store.path(name)):
-            kept = batch.filter(pc.less(batch.column("offset"), offset))
+        for batch in _batches_of(opened, new, new.store.path(name)):
+            is_kept = pc.is_valid(batch.column("offset"))
+            for topic, partition, low in drops:
+                is_gone = pc.greater_equal(batch.column("offset"), low)
+                if not new.values:
+                    is_gone = pc.and_(is_gone, pc.equal(batch.column("topic"), spark_text(topic)))
+                    is_gone = pc.and_(is_gone, pc.equal(batch.column("partition"), partition))
+                removed[topic, partition] = removed.get((topic, partition), 0) + (pc.sum(is_gone).as_py() or 0)
+                is_kept = pc.and_(is_kept, pc.invert(is_gone))
+            kept = batch.filter(is_kept)
             if kept.num_rows:
                 file.write(kept)
         advance(0)
-        return file.finish()
+        return Kept(file.finish(), {each: count for each, count in removed.items() if count})
 
 
-def _batches_of(opened: pa.NativeFile, path: str) -> Iterator[pa.RecordBatch]:
+_RESTORE: Final = (
+    "restore it from a backup, or reload all partitions that it held, whole (--reload without --from-offset and "
+    "--from-time)"
+)
+
+
+def _batches_of(opened: pa.NativeFile, new: NewRecordFile, path: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file of an earlier run. Raises StorageError if it cannot be read."""
-    import pyarrow as pa  # noqa: PLC0415 -- see `keep_before`
+    import pyarrow as pa  # noqa: PLC0415 -- see `keep_others`
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
         with pq.ParquetFile(opened) as source:
-            yield from source.iter_batches(columns=list(COLUMNS))
+            there = source.schema_arrow.names
+            yield from source.iter_batches(columns=[column for column in new.columns if column in there])
     except (OSError, pa.ArrowException) as error:
         raise StorageError(
-            f"an earlier run wrote this file, but it cannot be read: {reason_of(error)}; restore it from a backup, or "
-            "reload the whole partition (--reload without --from-offset and --from-time)",
-            path=path,
+            f"an earlier run wrote this file, but it cannot be read: {reason_of(error)}; {_RESTORE}", path=path
         ) from error
 
 
@@ -300,17 +337,29 @@ _EXPECTED: Final = frozenset({"file.grew"})
 """Codes of findings that are expected when a log is exported while a broker writes it."""
 
 
-class ExportTask(Struct, frozen=True, kw_only=True):
-    """The work of one task: read splits of one partition, write one file.
+class TaskPart(Struct, frozen=True, kw_only=True):
+    """What a task reads of one partition.
 
     Args:
-        splits: parts of one partition's log, in order.
+        splits: parts of its log, in order.
         request: how they are read, without targets.
-        new: where and how the file is written.
+        view: what a read_committed consumer gets of it; None: all records are exported.
     """
 
     splits: tuple[LogSplit, ...]
     request: DumpRequest
+    view: CommittedView | None = None
+
+
+class ExportTask(Struct, frozen=True, kw_only=True):
+    """The work of one task: read parts of partitions, in the order of the rows, and write one file.
+
+    Args:
+        parts: what is read.
+        new: where and how the file is written.
+    """
+
+    parts: tuple[TaskPart, ...]
     new: NewRecordFile
 
 
@@ -322,11 +371,10 @@ class FileSpan(NamedTuple):
     damage_end: int
 
 
-class ExportTaskResult(Struct, frozen=True, kw_only=True):
-    """The result of a task.
+class PartResult(Struct, frozen=True, kw_only=True):
+    """What a task has read of one partition.
 
     Args:
-        file: the file; None: there was no record to write.
         spans: what was seen of each log file, by path, without files that could not be opened.
         failed: the code of the error of each file that could not be opened, by path.
         last_batch: the last batch that was read; None: there was no batch.
@@ -334,7 +382,6 @@ class ExportTaskResult(Struct, frozen=True, kw_only=True):
         totals: figures of the summary by name.
     """
 
-    file: TableFile | None
     spans: Mapping[str, FileSpan]
     failed: Mapping[str, str]
     last_batch: LastBatch | None
@@ -342,50 +389,71 @@ class ExportTaskResult(Struct, frozen=True, kw_only=True):
     totals: Mapping[str, int]
 
 
+class ExportTaskResult(NamedTuple):
+    """The file of a task (None: there was no record to write), and the result of each of its parts."""
+
+    file: TableFile | None
+    parts: tuple[PartResult, ...]
+
+
 def run_export_task(piece: ExportTask, advance: Callable[[int], None]) -> ExportTaskResult:
     """Read the splits of a task and write its file.
 
     Raises WriteError if it cannot be written, and StorageError for a file that cannot be read to its end.
     """
-    return _Exporter(piece, advance).run()
+    from kafkalog_core.spark.export.outcomes import Outcomes  # noqa: PLC0415 -- pyarrow: where there is work for it
+
+    outcomes = Outcomes(piece.parts[0].request.scan_options)
+    with RecordFile(piece.new, outcomes) as file:
+        exporters = [_Exporter(part, file, outcomes, advance) for part in piece.parts]
+        for exporter in exporters:
+            exporter.read()
+        written = file.finish()
+    findings = file.findings()
+    return ExportTaskResult(written, tuple(exporter.result(findings) for exporter in exporters))
+
+
+_TOTALS: Final = ("files", "bytes", "batches", "records", "damage_count", "damage_bytes")
 
 
 class _Exporter:
-    def __init__(self, piece: ExportTask, advance: Callable[[int], None]) -> None:
-        self._piece = piece
+    def __init__(self, part: TaskPart, file: RecordFile, outcomes: Outcomes, advance: Callable[[int], None]) -> None:
+        self._part = part
         self._report = Report()
-        self._reader = LogReader(piece.request, self._report, Advance(advance))
-        self._sink = Sink(piece.splits[0].topic, piece.splits[0].partition)
-        self._file = RecordFile(piece.new)
+        self._progress = Advance(advance)
+        self._sink = Sink(part.splits[0].topic, part.splits[0].partition)
+        self._file = file
+        self._outcomes = outcomes
         self._spans: dict[str, FileSpan] = {}
         self._failed: dict[str, str] = {}
         self._last: LastBatch | None = None
 
-    def run(self) -> ExportTaskResult:
+    def read(self) -> None:
         """Read all splits in order."""
-        with self._file:
-            for split in self._piece.splits:
-                self._split(split)
-            file = self._file.finish()
-        finding = self._file.finding()
+        reader = LogReader(self._part.request, self._report, self._progress)
+        for split in self._part.splits:
+            self._outcomes.expect(split, all_committed=self._part.view is not None)
+            self._split(split, reader)
+
+    def result(self, findings: dict[Name, Finding]) -> PartResult:
+        """Return what was read, with the finding about the partition among those about the file."""
+        split = self._part.splits[0]
+        finding = findings.pop((split.topic or "", split.partition or 0), None)
         if finding is not None:
             self._sink.put(finding)
-        report = self._report
-        names = ("files", "bytes", "batches", "records", "damage_count", "damage_bytes")
-        return ExportTaskResult(
-            file=file,
+        return PartResult(
             spans=self._spans,
             failed=self._failed,
             last_batch=self._last,
             findings=self._sink.findings,
-            totals={name: getattr(report, name) for name in names},
+            totals={name: getattr(self._report, name) for name in _TOTALS},
         )
 
-    def _split(self, split: LogSplit) -> None:
+    def _split(self, split: LogSplit, reader: LogReader) -> None:
         """Read one split. Raises StorageError if it fails after records of it were taken: nothing may be committed."""
         taken_before = self._report.records
         try:
-            for chunk in self._reader.rows(split.file, split.unit, None, split.part):
+            for chunk in reader.rows(split.file, split.unit, self._part.view, split.part):
                 self._take(chunk, split)
         except WriteError:
             raise
@@ -396,12 +464,12 @@ class _Exporter:
             code = code_of_error(error)
             self._failed[split.path] = code
             self._sink.put(found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition))
-        span = self._reader.take_spans().get(split.path)
+        span = reader.take_spans().get(split.path)
         if span is None:  # the file was deleted, or another file has its name now
             self._failed.setdefault(split.path, "file.replaced-since")
             return
         self._spans[split.path] = FileSpan(span.last_offset, span.batches_end, span.damage_end)
-        mark = self._reader.last_batch
+        mark = reader.last_batch
         if mark is not None:
             self._last = LastBatch.of(mark, os.path.basename(split.path))
 

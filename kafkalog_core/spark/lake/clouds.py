@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
     Pairs = tuple[tuple[str, str], ...]
 
-__all__ = ["Cloud", "check_installed", "cloud_of", "output_path"]
+__all__ = ["PROBE_ATTEMPTS", "Cloud", "check_installed", "cloud_of", "output_path"]
 
+PROBE_ATTEMPTS: Final = 3
+"""Of a request that shows whether a store answers at all."""
 _IDENTITY: Final = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
 _CREDENTIALS: Final = (("AZURE_STORAGE_ACCOUNT_KEY",), ("AZURE_STORAGE_SAS_TOKEN",), _IDENTITY)
 _ALL_CREDENTIALS: Final = frozenset(name for kind in _CREDENTIALS for name in kind)
@@ -50,6 +52,7 @@ class Cloud(Struct, frozen=True, kw_only=True):
         start: the part of it before the prefix.
         options: returns what is given, completed by the environment; raises SelectionError.
         place: returns pyarrow's file system, and the path of a URI in it.
+        probe: the same for a request that shows whether the store answers: it is not tried for a minute.
         delta: returns the options for a URI as the Delta library names them.
         names: variables of the environment that the library must not take by itself: the options have what counts.
         excluded: characters that the two clients take differently.
@@ -60,6 +63,7 @@ class Cloud(Struct, frozen=True, kw_only=True):
     start: re.Pattern[str]
     options: Callable[[Mapping[str, str]], Pairs]
     place: Callable[[str, Pairs], tuple[FileSystem, str]]
+    probe: Callable[[str, Pairs], tuple[FileSystem, str]]
     delta: Callable[[str, Pairs], dict[str, str]]
     names: tuple[str, ...] = ()
     excluded: str = "#?"
@@ -97,6 +101,10 @@ class Cloud(Struct, frozen=True, kw_only=True):
 # --- S3 ---------------------------------------------------------------------------------------------------------------
 def _place_in_s3(uri: str, options: Pairs) -> tuple[FileSystem, str]:
     return file_system(options), uri.removeprefix(S3)
+
+
+def _probe_s3(uri: str, options: Pairs) -> tuple[FileSystem, str]:
+    return file_system(options, PROBE_ATTEMPTS), uri.removeprefix(S3)
 
 
 def _delta_on_s3(_uri: str, options: Pairs) -> dict[str, str]:
@@ -147,8 +155,18 @@ def _place_in_delta(uri: str, options: Pairs) -> tuple[FileSystem, str]:
     return _files(f"{scheme}://{place}/", options), prefix
 
 
-@lru_cache(maxsize=4)
-def _files(top: str, options: Pairs) -> FileSystem:
+_SOON: Final = (("connect_timeout", "2s"), ("max_retries", str(PROBE_ATTEMPTS - 1)), ("timeout", "3s"))
+"""Options of the Delta library, for a request that is not tried for a minute."""
+
+
+def _probe_in_delta(uri: str, options: Pairs) -> tuple[FileSystem, str]:
+    scheme, _, rest = uri.partition("://")
+    place, _, prefix = rest.partition("/")
+    return _files(f"{scheme}://{place}/", options, _SOON), prefix
+
+
+@lru_cache(maxsize=8)
+def _files(top: str, options: Pairs, more: Pairs = ()) -> FileSystem:
     check_installed("abfss:// and gs:// are reached")
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 -- where there is work for it
     from pyarrow import PythonFile  # noqa: PLC0415
@@ -161,7 +179,7 @@ def _files(top: str, options: Pairs) -> FileSystem:
 
     cloud = next(each for each in _CLOUDS if top.startswith(each.scheme))
     with cloud.for_delta(top, options) as given:
-        return PyFileSystem(Files(top, given))
+        return PyFileSystem(Files(top, {**given, **dict(more)}))
 
 
 class _Output:
@@ -194,7 +212,8 @@ def check_installed(what: str = "tables are written") -> None:
     """Raise UnsupportedError if the library that writes tables is not installed; `what`: for what it is needed."""
     if find_spec("deltalake") is None:
         raise UnsupportedError(
-            f"{what} with the library deltalake, which is not installed: pip install 'kafkalog[lake]'"
+            f"{what} with the library deltalake, which is not installed; run in kafkalog's sources: "
+            "pip install '.[lake]'"
         )
 
 
@@ -205,6 +224,7 @@ _CLOUDS: Final = (
         start=re.compile(r"s3://[^/@]+"),
         options=options_of,
         place=_place_in_s3,
+        probe=_probe_s3,
         delta=_delta_on_s3,
     ),
     Cloud(
@@ -213,6 +233,7 @@ _CLOUDS: Final = (
         start=re.compile(r"abfss://[a-z0-9-]{3,63}@[a-z0-9]{3,24}\.dfs\.core\.windows\.net"),
         options=_azure_options,
         place=_place_in_delta,
+        probe=_probe_in_delta,
         delta=_delta_on_azure,
         names=(
             *AZURE_NAMES,
@@ -233,6 +254,7 @@ _CLOUDS: Final = (
         start=re.compile(r"gs://[^/@]+"),
         options=_google_options,
         place=_place_in_delta,
+        probe=_probe_in_delta,
         delta=_delta_on_google,
         names=(
             *GOOGLE_NAMES,

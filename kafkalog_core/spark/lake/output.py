@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkalog_core.errors import LockedError, NotFoundError, RefusedError, StorageError, UnfinishedError
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.spark.lake import runs
 from kafkalog_core.spark.lake.clouds import check_installed
 from kafkalog_core.spark.lake.store import Store, run_of, small_name, writing
@@ -52,7 +53,8 @@ _ATTEMPTS: Final = 20
 _FENCED: Final = 100
 _FITTING: Final = re.compile(r"[^%\\\x00-\x1f\ud800-\udfff]+")
 MEANWHILE: Final = "another run has committed since this one began; run the same command again"
-_WRITE_AGAIN: Final = "write the output again into a new directory: --to DIR"
+_WRITE_AGAIN: Final = (WayOut("write the output again into a new directory", options="--to DIR"),)
+_ELSEWHERE: Final = (WayOut("name a new or empty directory", options="--to DIR"),)
 
 
 class OutputKind(Struct, frozen=True, kw_only=True):
@@ -86,18 +88,15 @@ def _check_contents(store: Store, kind: OutputKind) -> bool:
     names = store.files()
     if any(name.startswith(f"{INNER}/commits/") for name in names):
         raise RefusedError(
-            f"this directory was written by a release of kafkalog that had a format of its own; {_WRITE_AGAIN}",
+            Refusal("this directory was written by a release of kafkalog that had a format of its own", _WRITE_AGAIN),
             path=store.root,
         )
     if has_table(names, kind):
         return True
     file = min((name for name in names if not is_ours(name)), default=None)
     if file is not None:
-        raise RefusedError(
-            f"this directory is not empty and not an output of kafkalog spark {kind.name}: it holds {file!r}; name a "
-            "new or empty directory with --to",
-            path=store.root,
-        )
+        reason = f"this directory is not empty and not an output of kafkalog spark {kind.name}: it holds {file!r}"
+        raise RefusedError(Refusal(reason, _ELSEWHERE), path=store.root)
     return False
 
 
@@ -105,20 +104,16 @@ def check_directory(store: Store) -> None:
     """Raise RefusedError for a path at which no output may be, NotFoundError if the directory above does not exist."""
     path = store.root
     if not _FITTING.fullmatch(path):
-        raise RefusedError(
-            "the path of an output may have no %, no backslash, no control characters and only valid UTF-8; name "
-            "another one with --to",
-            path=path,
-        )
+        reason = "the path of an output may have no %, no backslash, no control characters and only valid UTF-8"
+        raise RefusedError(Refusal(reason, _ELSEWHERE), path=path)
     if not store.is_local:
+        store.require_answer()
         return
     around = broker_dir_around(os.path.realpath(path))
     if around is not None:
-        raise RefusedError(
-            f"this directory is within Kafka's own directory {around}; name a directory outside it with --to", path=path
-        )
+        raise RefusedError(Refusal(f"this directory is within Kafka's own directory {around}", _ELSEWHERE), path=path)
     if os.path.lexists(path) and not os.path.isdir(path):
-        raise RefusedError("this is a file, not a directory; name another directory with --to", path=path)
+        raise RefusedError(Refusal("this is a file, not a directory", _ELSEWHERE), path=path)
     above = os.path.dirname(path)
     if not os.path.isdir(above):
         raise NotFoundError("the directory for the output does not exist; create it", path=above)
@@ -130,8 +125,7 @@ def refuse_inside(store: Store, sources: Iterable[str]) -> None:
     for source in sources:
         if f"{there}/".startswith(f"{real(source).rstrip('/')}/"):
             raise RefusedError(
-                f"this directory is within {source}, which is read; name a directory outside it with --to",
-                path=store.root,
+                Refusal(f"this directory is within {source}, which is read", _ELSEWHERE), path=store.root
             )
 
 
@@ -158,6 +152,11 @@ class Committed:
     def files(self, table: str) -> dict[str, TableFile]:
         """Return the files of a table that belong to the last commit, by name."""
         raise NotImplementedError
+
+    def partitioned_by(self, table: str) -> tuple[str, ...]:
+        """Return the columns of a table that are in names of its directories: those of earlier builds have some."""
+        del table
+        return ()
 
     def lost(self, table: str, listed: Mapping[str, int] | None = None) -> dict[str, TableFile]:
         """Return the files of a table that are missing or have another size than when they were committed."""
@@ -201,7 +200,7 @@ class Output(Committed):
             token = self.head.transaction(_TRANSACTION)
             if token is None and self.head.is_foreign:
                 raise RefusedError(
-                    "this is a Delta table that kafkalog did not write; name a new or empty directory with --to",
+                    Refusal("this is a Delta table that kafkalog did not write", _ELSEWHERE),
                     path=self.head.store.root,
                 )
             if token is None:
@@ -216,7 +215,7 @@ class Output(Committed):
             if self.head.version == before:
                 break
         raise RefusedError(
-            f"the file with the state of the last commit is missing; {_WRITE_AGAIN}", path=self.store.root
+            Refusal("the file with the state of the last commit is missing", _WRITE_AGAIN), path=self.store.root
         )
 
     def refresh(self) -> None:
@@ -230,6 +229,10 @@ class Output(Committed):
             return self.head.files()
         found = self.tables[table].files(self.versions.get(table))
         return found | {file.name: file for files in self.missing(table).values() for file in files}
+
+    def partitioned_by(self, table: str) -> tuple[str, ...]:
+        """Return the columns of a table that are in names of its directories: those of earlier builds have some."""
+        return (self.head if table == self.kind.head.name else self.tables[table]).partitioned_by
 
     def missing(self, table: str) -> dict[int, list[TableFile]]:
         """Return the files that a table has not got yet, because the run ended too early, by number."""
@@ -250,11 +253,11 @@ class Output(Committed):
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problem = f"it was changed: {type(error).__name__}: {error}"
             raise RefusedError(
-                f"not a state of kafkalog, {problem}; {_WRITE_AGAIN}", path=self.store.path(name)
+                Refusal(f"not a state of kafkalog, {problem}", _WRITE_AGAIN), path=self.store.path(name)
             ) from error
         if not is_known:
             raise RefusedError(
-                f"another release of kafkalog wrote this state; {_WRITE_AGAIN}", path=self.store.path(name)
+                Refusal("another release of kafkalog wrote this state", _WRITE_AGAIN), path=self.store.path(name)
             )
 
 
@@ -319,7 +322,7 @@ class OutputRun(WritingRun):
     def _begin(self) -> None:
         for table in (self.output.head, *self.output.tables.values()):
             with suppress(ConflictError):  # another run has committed: the next one sees to it
-                table.name_bounded()
+                table.upgrade()
         self._append_pending()
         self.listed = self.store.files()
         self._tidy(self.listed)

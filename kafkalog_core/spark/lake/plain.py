@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from kafkalog_core.errors import LockedError, NotFoundError, RefusedError, StorageError
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.spark.lake import runs
 from kafkalog_core.spark.lake.output import (
     INNER,
@@ -52,15 +53,13 @@ def check_new(store: Store, kind: OutputKind, run_id: str | None = None) -> None
     elif all(runs.is_dead(store, run) for run in {run_of(name) for name in names} if run is not None):
         problem = "it holds an unfinished export, whose run was killed, and can be deleted"
     else:
-        raise LockedError(
-            "another run is writing into this directory; name a new or empty one with --to; if that run was killed on "
-            "another machine, this one can be deleted",
-            path=store.root,
-        )
-    raise RefusedError(
-        f"plain files cannot be written into this directory: {problem}; name a new or empty one with --to",
-        path=store.root,
-    )
+        killed = WayOut("if that run was killed on another machine, delete this one")
+        raise LockedError(Refusal("another run is writing into this directory", (_ELSEWHERE, killed)), path=store.root)
+    reason = f"plain files cannot be written into this directory: {problem}"
+    raise RefusedError(Refusal(reason, (_ELSEWHERE,)), path=store.root)
+
+
+_ELSEWHERE: Final = WayOut("name a new or empty directory", options="--to DIR")
 
 
 class PlainOutput(Committed):
@@ -98,6 +97,7 @@ def read_output(store: Store, kind: OutputKind) -> Committed:
 
     Raises NotFoundError if no run has finished there, RefusedError for another job's output.
     """
+    store.require_answer()
     try:
         return PlainOutput(store, kind, store.read(_SUCCESS))
     except NotFoundError:

@@ -16,9 +16,11 @@ from itertools import count
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import AccessError, NotFoundError
-from kafkalog_core.spark.lake.clouds import cloud_of
+from kafkalog_core.errors import AccessError, DeniedError, NotFoundError, StorageError
+from kafkalog_core.spark.lake.clouds import PROBE_ATTEMPTS, cloud_of
 from kafkalog_core.storage.changing.writer import Disk, WriteError
+from kafkalog_core.storage.object_paths import S3
+from kafkalog_core.storage.objects import store_error
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-__all__ = ["Store", "attempt_name", "reason_of", "run_of", "shown", "small_name", "writing"]
+__all__ = ["Store", "attempt_name", "reason_of", "run_of", "shown", "small_name", "store_problem", "writing"]
 
 _OURS: Final = ".kafkalog."
 """What follows the id of the run in the name of every file that a run writes."""
@@ -69,7 +71,9 @@ def writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise WriteError(f"cannot be written: {reason_of(error)}", path=path, number=error.errno) from shown(error)
+        known = store_problem(path, error, "written")
+        text = f"cannot be written: {reason_of(error)}" if known is None else known.message
+        raise WriteError(text, path=path, number=error.errno) from shown(error)
 
 
 class Store(Struct, frozen=True):
@@ -114,6 +118,19 @@ class Store(Struct, frozen=True):
         """Return a directory below this one."""
         return Store(self.path(folder), self.options, self.syncs)
 
+    def require_answer(self) -> None:
+        """Raise AccessError or NotFoundError soon if an object store does not answer, or not to these credentials."""
+        cloud = cloud_of(self.root)
+        if cloud is None:
+            return
+        from pyarrow.fs import FileSelector  # noqa: PLC0415 -- see `files`
+
+        try:
+            files, path = cloud.probe(self.root, self.options)
+            files.get_file_info(FileSelector(path, allow_not_found=True))
+        except (OSError, UnicodeError) as error:
+            raise _refused(self.root, error, "listed", PROBE_ATTEMPTS) from shown(error)
+
     def create(self, name: str) -> pa.NativeFile:
         """Create a file and the directories above it. Raises OSError."""
         files, path = self._at(name)
@@ -157,7 +174,7 @@ class Store(Struct, frozen=True):
         except OSError as error:
             if isinstance(error, FileNotFoundError) or _GONE in str(error):
                 raise NotFoundError("no such file", path=self.path(name)) from shown(error)
-            raise AccessError(f"cannot be read: {reason_of(error)}", path=self.path(name)) from shown(error)
+            raise _refused(self.path(name), error, "read") from shown(error)
 
     def files(self, folder: str = "") -> dict[str, int]:
         """Return all files below a folder with their sizes in bytes, by name. Raises AccessError."""
@@ -168,7 +185,7 @@ class Store(Struct, frozen=True):
             entries = files.get_file_info(FileSelector(top, allow_not_found=True, recursive=True))
             root = self._at("")[1]
         except (OSError, UnicodeError) as error:
-            raise AccessError(f"cannot be listed: {reason_of(error)}", path=self.path(folder)) from shown(error)
+            raise _refused(self.path(folder), error, "listed") from shown(error)
         skipped = len(root) + 1 if root else 0
         return {entry.path[skipped:]: entry.size for entry in entries if entry.type == FileType.File}
 
@@ -183,7 +200,7 @@ class Store(Struct, frozen=True):
             files, path = self._at(name)
             entry = files.get_file_info(path)
         except OSError as error:
-            raise AccessError(f"cannot be looked at: {reason_of(error)}", path=self.path(name)) from shown(error)
+            raise _refused(self.path(name), error, "looked at") from shown(error)
         if entry.type != FileType.File or entry.mtime is None:
             return None
         return float(entry.mtime.timestamp())
@@ -224,6 +241,44 @@ def reason_of(error: Exception) -> str:
     parts = [part.strip() for part in said.split("\u21b3")]  # each is the cause of the former
     lines = [_line(part.removeprefix("Kernel error -> ")) for part in parts if part]
     return ": ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__
+
+
+_SENT: Final = ("error sending request", "connection error", "operation timed out")
+"""In an error of the Delta library: the store has not answered."""
+_INNER_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WRITING: Final = "check that this key may also put and delete objects there (s3:PutObject, s3:DeleteObject)"
+
+
+def store_problem(path: str, error: Exception, what: str, attempts: int | None = None) -> StorageError | None:
+    """Return what S3 has answered, in the words of inputs; None: it is another store's error, or no answer.
+
+    Args:
+        path: of the object, the directory or the table.
+        error: pyarrow's, or the Delta library's.
+        what: was wanted: "read", "listed" or "written".
+        attempts: how often it was tried; None: as often as inputs are.
+    """
+    said = str(error)
+    if not path.startswith(S3):
+        return None
+    if answer := _ANSWER.search(said):  # the Delta library shows the store's own words
+        code = _INNER_CAPITAL.sub("_", answer["code"]).upper()
+        said = f"AWS Error {code} during REQUEST operation: {unescape(answer['message'])}"
+    elif any(word in said for word in _SENT):
+        said = "AWS Error NETWORK_CONNECTION during REQUEST operation"
+    elif "AWS Error" not in said:
+        return None
+    known = (
+        store_error(path, OSError(said), what) if attempts is None else store_error(path, OSError(said), what, attempts)
+    )
+    if isinstance(known, DeniedError) and what == "written":
+        known = DeniedError(known.message, f"{known.advice}; {_WRITING}", path=path)
+    return known if isinstance(known, StorageError) else AccessError(known.message, path=path)
+
+
+def _refused(path: str, error: Exception, what: str, attempts: int | None = None) -> StorageError:
+    known = store_problem(path, error, what, attempts)
+    return AccessError(f"cannot be {what}: {reason_of(error)}", path=path) if known is None else known
 
 
 def shown(error: Exception) -> Exception | None:

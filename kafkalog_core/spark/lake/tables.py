@@ -15,7 +15,8 @@ from urllib.parse import unquote
 
 from kafkalog_core.errors import AccessError, StorageError
 from kafkalog_core.spark.lake.clouds import check_installed
-from kafkalog_core.spark.lake.store import reason_of, shown
+from kafkalog_core.spark.lake.store import reason_of, shown, store_problem
+from kafkalog_core.spark.session.schema import is_derived
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import NamedTuple, Struct
 
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["BOUNDED", "ConflictError", "LakeTable", "TableFile", "TableSpec"]
 
 _LOG: Final = "_delta_log"
-BOUNDED: Final = frozenset({"offset", "base_offset", "last_offset", "timestamp_ms", "max_timestamp_ms"})
+BOUNDED: Final = frozenset(
+    {"topic", "partition", "offset", "base_offset", "last_offset", "timestamp_ms", "max_timestamp_ms"}
+)
 """The columns whose bounds a commit gives, in any table that has them."""
 _BOUNDED_HERE: Final = "delta.dataSkippingStatsColumns"
 """The table's property that names those of its columns: without it, readers expect bounds of every column."""
@@ -52,7 +55,7 @@ class TableFile(NamedTuple):
     rows: int
     size_bytes: int
     values: Mapping[str, str] = {}
-    bounds: Mapping[str, tuple[int, int]] = {}
+    bounds: Mapping[str, tuple[Any, Any]] = {}
     nulls: Mapping[str, int] = {}
 
 
@@ -62,7 +65,6 @@ class TableSpec(Struct, frozen=True, kw_only=True):
     Args:
         name: its directory below the output.
         table: the table of its rows.
-        partitioned_by: columns whose values are in the log and not in the files.
         description: a sentence for people who find the table.
         never_null: bounded columns that are null in no row. Releases that did not count nulls wrote tables of which
             readers can trust the bounds of these alone.
@@ -70,7 +72,6 @@ class TableSpec(Struct, frozen=True, kw_only=True):
 
     name: str
     table: Table
-    partitioned_by: tuple[str, ...] = ()
     description: str = ""
     never_null: tuple[str, ...] = ()
 
@@ -88,6 +89,11 @@ class LakeTable:
         self._disk = disk or Disk()
         self._handle: DeltaTable | None = None
         self.refresh()
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The columns whose values are in the table's log and not in its files, in tables of earlier builds."""
+        return () if self._handle is None else tuple(self._handle.metadata().partition_columns)
 
     @property
     def version(self) -> int | None:
@@ -135,7 +141,7 @@ class LakeTable:
                 name,
                 actions["num_records"][at] or 0,
                 actions["size_bytes"][at],
-                {column: str(actions[f"partition.{column}"][at]) for column in self.spec.partitioned_by},
+                {column: str(actions[f"partition.{column}"][at]) for column in self.partitioned_by},
                 {
                     column: (actions[f"min.{column}"][at], actions[f"max.{column}"][at])
                     for column in bounds
@@ -192,7 +198,7 @@ class LakeTable:
                 steps,
                 mode="append",
                 schema=handle.schema(),
-                partition_by=[*self.spec.partitioned_by],
+                partition_by=[*self.partitioned_by],
                 commit_properties=properties,
             )
         self._disk.step("committed", self.store.path(_LOG))
@@ -206,14 +212,39 @@ class LakeTable:
             with self._errors("written"):
                 self._created()
 
-    def name_bounded(self) -> None:
-        """Let a table of a release that did not say which columns have bounds say so. Raises ConflictError."""
-        if self._handle is not None and _BOUNDED_HERE not in self._handle.metadata().configuration:
+    def upgrade(self) -> None:
+        """Let a table of an earlier build say which columns have bounds, and have all columns of this one.
+
+        Raises ConflictError.
+        """
+        if self._handle is None:
+            return
+        if _BOUNDED_HERE not in self._handle.metadata().configuration:
             with self._errors("written"):
                 self._disk.step("commit", self.store.path(_LOG))
                 self._handle.alter.set_table_properties({_BOUNDED_HERE: ",".join(self.spec.never_null)})
             self._sync(self._handle.version())
             self.refresh()
+        there = set(self._columns)
+        if missing := [name for name in self._wanted if name not in there]:
+            from deltalake import Schema  # noqa: PLC0415 -- see `commit`
+
+            from kafkalog_core.spark.session.arrow import arrow_schema  # noqa: PLC0415 -- see `files`
+
+            with self._errors("written"):
+                self._disk.step("commit", self.store.path(_LOG))
+                self._handle.alter.add_columns(Schema.from_arrow(arrow_schema(self.spec.table, missing)).fields)
+            self._sync(self._handle.version())
+            self.refresh()
+
+    @property
+    def _wanted(self) -> list[str]:
+        """The names of its columns in a new table."""
+        return [name for name in self.spec.table.names if name != "type"]
+
+    @property
+    def _columns(self) -> list[str]:
+        return [] if self._handle is None else [field.name for field in self._handle.schema().fields]
 
     @property
     def is_foreign(self) -> bool:
@@ -223,10 +254,8 @@ class LakeTable:
         """
         if self._handle is None:
             return False
-        names = [field.name for field in self._handle.schema().fields]
-        partitioned_by = self._handle.metadata().partition_columns
-        wanted = [name for name in self.spec.table.names if name != "type"]
-        return (names, partitioned_by) != (wanted, [*self.spec.partitioned_by]) or bool(self.files())
+        of_first_builds = {*self._wanted} - {each.name for each in self.spec.table.columns if is_derived(each)}
+        return not of_first_builds <= {*self._columns} <= {*self._wanted} or bool(self.files())
 
     def _sync(self, version: int) -> None:
         """Fsync a commit, and the name of its file."""
@@ -250,14 +279,13 @@ class LakeTable:
 
         from kafkalog_core.spark.session.arrow import arrow_schema  # noqa: PLC0415 -- see `files`
 
-        names = [name for name in self.spec.table.names if name != "type"]
+        names = self._wanted
         self._disk.step("create", self.store.root)
         with self.store.delta_options() as options:
             self._handle = DeltaTable.create(
                 self.store.root,
                 schema=arrow_schema(self.spec.table, names),
                 mode="ignore",
-                partition_by=[*self.spec.partitioned_by],
                 name=self.spec.name,
                 description=self.spec.description,
                 configuration={_BOUNDED_HERE: ",".join(name for name in names if name in BOUNDED)},
@@ -286,6 +314,9 @@ class LakeTable:
             reason, cause = reason_of(error), shown(error)
             if isinstance(error, CommitFailedError):
                 raise ConflictError(f"another commit came first: {reason}", path=self.store.root) from cause
+            known = store_problem(self.store.root, error, what)
+            if known is not None:
+                raise known from cause
             kind = AccessError if isinstance(error, OSError) else StorageError
             raise kind(f"the Delta table cannot be {what}: {reason}", path=self.store.root) from cause
 

@@ -7,13 +7,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkalog_core import kernels
 from kafkalog_core.findings import found
 from kafkalog_core.format.columns import RECORD_FIELDS
 from kafkalog_core.kernels import programs as numbers
 from kafkalog_core.output.templates import Cells, GatherPlan, Headers, Texts
-from kafkalog_core.spark.session.schema import columns_of, spark_text
+from kafkalog_core.spark.session.schema import columns_of, spark_text, time_name
 from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ __all__ = [
     "arrow_column",
     "arrow_schema",
     "arrow_type",
+    "completed",
     "header_key_finding",
+    "moments",
     "rows_to_arrow",
 ]
 
@@ -60,7 +63,41 @@ def arrow_type(kind: Kind) -> pa.DataType:
         "bytes": pa.binary(),
         "headers": pa.list_(pa.field("element", header)),
         "map": pa.map_(pa.string(), pa.int64()),
+        "timestamp": pa.timestamp("us", tz="UTC"),
     }[kind]
+
+
+_NO_TIME: Final = -1
+"""What Kafka stores for a record without a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, which programs that read the tables can show; records may have any number."""
+
+
+def moments(times_ms: pa.Array) -> pa.Array:
+    """Return milliseconds since 1970 as timestamps; those that are none, or of no year from 1 to 9999, are null."""
+    is_moment = pc.and_(
+        pc.not_equal(times_ms, _NO_TIME),
+        pc.and_(pc.greater_equal(times_ms, _FIRST_MS), pc.less_equal(times_ms, _LAST_MS)),
+    )
+    known = pc.if_else(is_moment, times_ms, pa.scalar(None, pa.int64()))
+    return known.cast(pa.timestamp("ms", tz="UTC")).cast(arrow_type("timestamp"))
+
+
+def completed(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Return a batch with exactly these columns: timestamps come from their milliseconds, others are null."""
+    names, there = [column.name for column in columns], batch.schema.names
+    if there == names:
+        return batch
+    times = {time_name(column): column.name for column in columns}
+    arrays = []
+    for column in columns:
+        if column.name in there:
+            arrays.append(batch.column(column.name))
+        elif column.name in times and times[column.name] in there:
+            arrays.append(moments(batch.column(times[column.name])))
+        else:
+            arrays.append(pa.nulls(batch.num_rows, arrow_type(column.kind)))
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 class Constants:
@@ -121,12 +158,15 @@ def rows_to_arrow(
 ) -> pa.RecordBatch:
     """Return rows, given as dicts by column name, as one batch.
 
-    A column that a row lacks is null there. `names`: the columns of the batch, in this order; None: all.
+    A column that a row lacks is null there; a timestamp comes from its milliseconds. `names`: the columns of the batch,
+    in this order; None: all.
     """
     held = [*rows]
     columns = columns_of(table, names)
-    arrays = [arrow_column(column, [row.get(column.name) for row in held]) for column in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table, names))
+    given = [column for column in columns if column.kind != "timestamp"]
+    arrays = [arrow_column(column, [row.get(column.name) for row in held]) for column in given]
+    batch = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in given])
+    return completed(batch, columns).cast(arrow_schema(table, names))
 
 
 def arrow_column(column: Column, values: Sequence[object]) -> pa.Array:
@@ -338,11 +378,6 @@ class ArrowRows:
         self._origin: tuple[RowOrigin, bool] | None = None
         self.replaced: list[ReplacedKeys] = []
 
-    @property
-    def replaced_header_keys(self) -> int:
-        """The number of header keys that are not UTF-8, in the batches that were yielded."""
-        return sum(one.keys for one in self.replaced)
-
     def add(self, chunk: RecordChunk | BatchChunk) -> Iterator[pa.RecordBatch]:
         """Take the rows of a chunk and yield the batches that are full. The chunk may be reused afterwards."""
         parts = chunk.columns()
@@ -395,16 +430,16 @@ class ArrowRows:
         self.replaced.append(ReplacedKeys(place, keys, offset))
 
 
-def header_key_finding(rows: ArrowRows) -> Finding | None:
+def header_key_finding(replaced: Sequence[ReplacedKeys]) -> Finding | None:
     """Return the finding about header keys that are not UTF-8, which names the first such file; None: there is none."""
-    if not rows.replaced:
+    if not replaced:
         return None
-    place, _, offset = rows.replaced[0]
+    place, _, offset = replaced[0]
     return found(
         "export.header-keys",
         place.path or place.segment,
         topic=place.topic,
         partition=place.partition,
         offset=offset,
-        keys=rows.replaced_header_keys,
+        keys=sum(one.keys for one in replaced),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,8 @@ _CONDITION: Final = re.compile(r"^\[([A-Z0-9_.]+)\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$", re.DOTALL)
 _LOST: Final = ("Job aborted", "Task failed", "exited unexpectedly", "cancelled because SparkContext was shut down")
 _NO_ANSWER: Final = "Answer from Java side is empty"
+_NO_REASON: Final = re.compile(r"An error occurred while calling \S+")
+"""The whole text of py4j's error if the JVM ends before it has said anything about a call."""
 _TASK_ERROR: Final = "PythonException"
 _UNREACHABLE: Final = (
     "All masters are unresponsive",
@@ -133,7 +136,17 @@ def _lost(error: Exception, text: str, thrown: tuple[str, str] | None) -> str | 
 
 def _is_end(error: Exception, text: str) -> bool:
     """Return whether the error means that the JVM has ended."""
-    return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError" or _NO_ANSWER in text
+    is_lost = isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
+    if is_lost or _NO_ANSWER in text or _NO_REASON.fullmatch(text) is not None:
+        return True
+    return _NOT_STARTED not in text and _has_jvm_ended()
+
+
+def _has_jvm_ended() -> bool:
+    """Return whether the JVM of this process has ended: then py4j's errors say of anything that it does not exist."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    process = getattr(getattr(context, "_gateway", None), "proc", None)
+    return process is not None and process.poll() is not None
 
 
 def _text(error: Exception) -> str:

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from kafkalog_core.errors import StorageError
 from kafkalog_core.spark.lake.store import attempt_name, writing
 from kafkalog_core.spark.lake.tables import BOUNDED, TableFile
-from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow
-from kafkalog_core.spark.session.schema import columns_of
+from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, completed, rows_to_arrow
+from kafkalog_core.spark.session.schema import columns_of, is_derived
 from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog_core.output.tables import Column, Table
     from kafkalog_core.spark.lake.store import Store
 
-__all__ = ["GATHERED_ROWS", "ROW_GROUP_BYTES", "Compression", "ParquetFile", "WrittenFile", "write_table"]
+__all__ = ["GATHERED_ROWS", "ROW_GROUP_BYTES", "Compression", "ParquetFile", "WrittenFile", "gatherer", "write_table"]
 
 
 Compression = Literal["none", "snappy", "zstd"]
@@ -36,9 +36,16 @@ ROW_GROUP_BYTES: Final = 64 * 1024 * 1024  # in memory; twice as much costs a te
 GATHERED_ROWS: Final = 100_000
 _TABLE_ROWS: Final = 50_000
 _ROWS_AT_ONCE: Final = 16 * 1024  # that the encoders take; by 1,024, as they would, costs a tenth
-_STEPPING: Final = BOUNDED | {"sequence"}
+_PLACE: Final = ("topic", "partition")
+_STEPPING: Final = (BOUNDED - {*_PLACE}) | {"sequence"}
 _OWN: Final = frozenset({"key", "value"})
 """Columns whose values are almost all distinct: a dictionary would cost time and save nothing."""
+
+
+def gatherer(table: Table) -> ArrowRows:
+    """Return a gatherer that turns chunks of records or batches into Arrow batches for files of a table."""
+    names = [column.name for column in columns_of(table) if not is_derived(column)]
+    return ArrowRows(table, names, batch_rows=GATHERED_ROWS, dictionary=True)
 
 
 class WrittenFile(NamedTuple):
@@ -92,10 +99,11 @@ class ParquetFile:
 
     def gatherer(self) -> ArrowRows:
         """Return a gatherer that turns chunks of records or batches into Arrow batches for this file."""
-        return ArrowRows(self._table, self._names, batch_rows=GATHERED_ROWS, dictionary=True)
+        return gatherer(self._table)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add a batch of rows: from the gatherer, or with exactly the columns of `arrow_schema`."""
+        """Add a batch of rows: from the gatherer, or with columns of `arrow_schema`; see `completed` for others."""
+        batch = completed(batch, self._columns)
         if self._held and not batch.schema.equals(self._held[0].schema):
             self._write_held()
         self._held.append(batch)
@@ -150,9 +158,9 @@ class ParquetFile:
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         is_of_records = "headers" in self._table.names
-        stepping = [name for name in self._names if name in _STEPPING]
-        skipped_by = [name for name in stepping if name != "sequence"]
-        dictionaries = [path for column in self._columns if column.name not in _STEPPING for path in _paths(column)]
+        stepping = [column.name for column in self._columns if column.name in _STEPPING or column.kind == "timestamp"]
+        skipped_by = [*(name for name in stepping if name != "sequence"), *(n for n in _PLACE if n in self._names)]
+        dictionaries = [path for column in self._columns if column.name not in stepping for path in _paths(column)]
         return pq.ParquetWriter(
             self._sink,
             schema,

@@ -1,8 +1,9 @@
 """The columns of Spark's tables, from the one declaration of every row in `kafkalog_core.output.tables`.
 
 The column `type` is left out, because a table holds rows of one type. Every column may be null. Times are integers of
-milliseconds as in all other outputs (`timestamp_millis(timestamp_ms)` in SQL), because -1 is a timestamp that Kafka
-stores. This module imports pyspark only for `struct_type`, and never pyarrow.
+milliseconds as in all other outputs, because -1 is a timestamp that Kafka stores; in the tables of exports and catalogs
+a column of type timestamp is next to each of them. This module imports pyspark only for `struct_type`, and never
+pyarrow.
 """
 
 from __future__ import annotations
@@ -11,27 +12,31 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.output.schema import Column, new_table
-from kafkalog_core.output.tables import BATCH, FINDING, PARTITION, RECORD, SEGMENT, with_path
+from kafkalog_core.output.tables import BATCH, FINDING, PARTITION, RECORD, SEGMENT, Table, with_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql.types import DataType, StructType
 
-    from kafkalog_core.output.tables import Kind, Table
+    from kafkalog_core.output.tables import Kind
 
 __all__ = [
     "BATCHES",
     "CATALOG_TABLES",
+    "EXPORTED",
     "FINDINGS",
+    "IS_COMMITTED",
     "RECORDS",
     "RUNS",
     "SEGMENTS",
     "SPARK_TABLES",
     "columns_of",
     "ddl",
+    "is_derived",
     "spark_text",
     "struct_type",
+    "time_name",
 ]
 
 
@@ -49,26 +54,73 @@ SPARK_TABLES: Final[dict[str, Table]] = {
 }
 """The tables of the data source, by the value of its option `table`."""
 
+_MS: Final = "_ms"
+
+
+def time_name(column: Column) -> str | None:
+    """Return the name of the timestamp column next to one of milliseconds; None: it holds no moment."""
+    return column.name.removesuffix(_MS) if column.kind == "int64" and column.name.endswith(_MS) else None
+
+
+def _with_times(table: Table) -> Table:
+    """Return a table with a timestamp column after each one of milliseconds since 1970."""
+    columns: list[Column] = []
+    for column in table.columns:
+        columns.append(column)
+        if name := time_name(column):
+            columns.append(
+                Column(name, "timestamp", f"{column.name} as a moment; null: none, or not in years 1 to 9999")
+            )
+    return Table(table.name, tuple(columns))
+
+
+IS_COMMITTED: Final = "is_committed"
+
+
+def is_derived(column: Column) -> bool:
+    """Return whether a column of a table is made from others or from other batches, and not read from the log."""
+    return column.kind == "timestamp" or column.name == IS_COMMITTED
+
+
+_AFTER: Final = RECORD.names.index("is_transactional") + 1
+EXPORTED: Final = _with_times(
+    Table(
+        RECORD.name,
+        (
+            *RECORD.columns[:_AFTER],
+            Column(
+                IS_COMMITTED,
+                "bool",
+                "whether read_committed consumers get it; null: control records, and outcomes unknown at the export",
+            ),
+            *RECORD.columns[_AFTER:],
+        ),
+    )
+)
+"""The records of an export."""
+
 CATALOG_TABLES: Final[dict[str, Table]] = {
-    "segments": SEGMENTS,
+    "segments": _with_times(SEGMENTS),
     "findings": FINDINGS,
-    "partitions": PARTITION,
-    "batches": BATCHES,
+    "partitions": _with_times(PARTITION),
+    "batches": _with_times(BATCHES),
 }
 """The tables of a catalog, by the names of their directories."""
 
-RUNS: Final = new_table(
-    "run",
-    Column("run", "string", "id of the run"),
-    Column("time_ms", "int64", "time of the checks, in ms since 1970"),
-    Column("level", "string", "depth of the checks"),
-    Column("partitions", "int64", "number of partition directories"),
-    Column("segments", "int64", "number of segments"),
-    Column("findings", "int64", "number of findings"),
-    *(
-        Column(f"{name}_version", "int64", f"version of the table `{name}` that belongs to the run")
-        for name in CATALOG_TABLES
-    ),
+RUNS: Final = _with_times(
+    new_table(
+        "run",
+        Column("run", "string", "id of the run"),
+        Column("time_ms", "int64", "time of the checks, in ms since 1970"),
+        Column("level", "string", "depth of the checks"),
+        Column("partitions", "int64", "number of partition directories"),
+        Column("segments", "int64", "number of segments"),
+        Column("findings", "int64", "number of findings"),
+        *(
+            Column(f"{name}_version", "int64", f"version of the table `{name}` that belongs to the run")
+            for name in CATALOG_TABLES
+        ),
+    )
 )
 """One row for each run of a catalog that found something new."""
 
@@ -85,6 +137,7 @@ _DDL: Final[dict[Kind, str]] = {
     "bytes": "binary",
     "headers": "array<struct<key:string,value:binary>>",
     "map": "map<string,bigint>",
+    "timestamp": "timestamp",
 }
 
 
@@ -140,6 +193,7 @@ def _spark_type(kind: Kind) -> DataType:
         "bytes": types.BinaryType(),
         "headers": types.ArrayType(header),
         "map": types.MapType(types.StringType(), types.LongType()),
+        "timestamp": types.TimestampType(),
     }[kind]
 
 

@@ -152,7 +152,9 @@ def _check_installed() -> None:
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         verb = "are" if len(missing) > 1 else "is"
-        raise SparkError(f"{' and '.join(missing)} {verb} not installed: pip install 'kafkalog[spark]'")
+        raise SparkError(
+            f"{' and '.join(missing)} {verb} not installed; run in kafkalog's sources: pip install '.[spark]'"
+        )
 
 
 def _check(settings: SessionSettings) -> None:
@@ -445,7 +447,7 @@ def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
     reason = f"; {', and '.join(refused)}" if refused else ""
     raise SparkError(
         f"Spark needs Java {OLDEST_JAVA} or newer{reason}. "
-        "Install it, or install one for this Python only: pip install 'kafkalog[spark,jre]'"
+        "Install it, or install one for this Python only, in kafkalog's sources: pip install '.[spark,jre]'"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog_core.spark.session.schema import columns_of, struct_type
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from kafkalog_core.output.tables import Column, Table
     from kafkalog_core.spark.lake.store import Store
     from kafkalog_core.spark.lake.tables import TableFile
 
@@ -23,19 +25,20 @@ _ROWS: Final = 16 * 1024
 _sources = count()
 
 
-def read_files(spark: SparkSession, store: Store, files: Iterable[TableFile], schema: StructType) -> DataFrame:
+def read_files(spark: SparkSession, store: Store, files: Iterable[TableFile], table: Table) -> DataFrame:
     """Return the rows of some files of a table.
 
     Args:
         spark: the session.
         store: directory of the table.
         files: its files; each is read by one task.
-        schema: the wanted columns; the values of those by which the table is partitioned come from the files' entries.
+        table: its columns: those that files of earlier builds have not are null, and the values of those by which it is
+            partitioned come from the files' entries.
     """
-    known = list(files)
+    known, schema = list(files), struct_type(table)
     if not known:
         return spark.createDataFrame([], schema)
-    source = _source(f"kafkalog_files_{next(_sources)}", _Reader(store, tuple(schema.names)), known, schema)
+    source = _source(f"kafkalog_files_{next(_sources)}", _Reader(store, columns_of(table)), known, schema)
     spark.dataSource.register(source)
     return spark.read.format(source.name()).load()
 
@@ -69,20 +72,22 @@ class _Reader(Struct, frozen=True):
     """The work of a task: it yields the rows of a file."""
 
     store: Store
-    columns: tuple[str, ...]
+    columns: tuple[Column, ...]
 
     def rows(self, name: str, values: dict[str, str]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa  # noqa: PLC0415 -- where there is work for it
         import pyarrow.parquet as pq  # noqa: PLC0415
 
+        from kafkalog_core.spark.session.arrow import completed  # noqa: PLC0415
+
         kinds = {"partition": pa.int32()}
-        stored = [column for column in self.columns if column not in values]
         with self.store.open(name) as opened, pq.ParquetFile(opened) as file:
-            for batch in file.iter_batches(_ROWS, columns=stored):
-                arrays = [
-                    batch.column(column)
-                    if column not in values
-                    else pa.array([values[column]] * batch.num_rows).cast(kinds.get(column, pa.string()))
-                    for column in self.columns
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
+            there = {*file.schema_arrow.names}
+            for batch in file.iter_batches(
+                _ROWS, columns=[column.name for column in self.columns if column.name in there]
+            ):
+                for column, value in values.items():
+                    batch = batch.append_column(  # noqa: PLW2901 -- the same rows
+                        column, pa.array([value] * batch.num_rows).cast(kinds.get(column, pa.string()))
+                    )
+                yield completed(batch, self.columns)

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.output.chunk import RowChunk, bytes_member
 from kafkalog_core.output.schema import new_table
-from kafkalog_core.output.tables import FINDING, RECORD, Column, Table
+from kafkalog_core.output.tables import FINDING, Column, Table
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.export.export import EXPORT_KIND
-from kafkalog_core.spark.export.task import COLUMNS
 from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.output import Output
 from kafkalog_core.spark.lake.plain import read_output
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.spark.session.schema import CATALOG_TABLES, RUNS, SPARK_TABLES, struct_type
+from kafkalog_core.spark.session.schema import CATALOG_TABLES, EXPORTED, RUNS, SPARK_TABLES, struct_type
 from kafkalog_core.spark.source.files import read_files
 from kafkalog_core.spark.source.options import OPTIONS
 from kafkalog_core.storage.object_paths import is_object
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, Row, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
     from kafkalog_core.output.chunk import BytesMode
     from kafkalog_core.output.schema import Kind
@@ -79,9 +78,9 @@ def _tables(spark: SparkSession, catalog: Output, names: Iterable[str], at_versi
     if at_version is not None:
         catalog.versions = _versions_at(spark, catalog, at_version)
         catalog.cure = "later runs replaced them, and a VACUUM deleted them; name a later version (--at-version)"
-    tables = {name: struct_type(table) for name, table in CATALOG_TABLES.items()}
     return {
-        name: _frame(spark, catalog, name, tables[name]) if name in tables else _runs(spark, catalog) for name in names
+        name: _frame(spark, catalog, name, CATALOG_TABLES[name]) if name in CATALOG_TABLES else _runs(spark, catalog)
+        for name in names
     }
 
 
@@ -90,11 +89,10 @@ def _runs(spark: SparkSession, catalog: Output) -> DataFrame:
 
     The version is None if the table's log does not go back to it: no reader of Delta tables finds it any more.
     """
-    schema = struct_type(RUNS)
     cure = "earlier runs cannot be listed; the last one can be queried without --at-version"
     versions = spark.createDataFrame([*catalog.head.versions().items()], "run string, version bigint")
-    rows = _frame(spark, catalog, "runs", schema, cure)
-    return versions.join(rows, "run", "right").select("version", *schema.names)
+    rows = _frame(spark, catalog, "runs", RUNS, cure)
+    return versions.join(rows, "run", "right").select("version", *RUNS.names[1:])
 
 
 def _versions_at(spark: SparkSession, catalog: Output, version: int) -> dict[str, int]:
@@ -108,11 +106,8 @@ def _versions_at(spark: SparkSession, catalog: Output, version: int) -> dict[str
     return {name: rows[0][f"{name}_version"] for name in CATALOG_TABLES}
 
 
-_BY_DIRECTORY: Final = ("topic", "partition")
-
-
 def open_export(spark: SparkSession, path: str, storage: Mapping[str, str] | None = None) -> DataFrame:
-    """Return the records of an export, with the columns of `record` rows, topic and partition first.
+    """Return the records of an export, with the columns of `record` rows, `is_committed` and times as timestamps.
 
     The DataFrame shows the files that exist now: open the export again after the next run. Arguments are those of
     `open_catalog`.
@@ -121,16 +116,15 @@ def open_export(spark: SparkSession, path: str, storage: Mapping[str, str] | Non
     export were deleted.
     """
     export = read_output(Store.of(path, storage), EXPORT_KIND)
-    frame = _frame(spark, export, "records", struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY]))
-    return frame.select(*_BY_DIRECTORY, *COLUMNS)
+    return _frame(spark, export, "records", EXPORTED).select(*EXPORTED.names[1:])
 
 
 def open_export_findings(spark: SparkSession, path: str, storage: Mapping[str, str] | None = None) -> DataFrame:
     """Return the findings of all runs of an export. Raises what `open_export` raises."""
-    return _frame(spark, read_output(Store.of(path, storage), EXPORT_KIND), "findings", struct_type(FINDING))
+    return _frame(spark, read_output(Store.of(path, storage), EXPORT_KIND), "findings", FINDING)
 
 
-def _frame(spark: SparkSession, output: Committed, name: str, schema: StructType, cure: str | None = None) -> DataFrame:
+def _frame(spark: SparkSession, output: Committed, name: str, table: Table, cure: str | None = None) -> DataFrame:
     """Return a table of an output. Raises RefusedError, with what to do, if files of it are missing."""
     lost = output.lost(name)
     if lost:
@@ -139,14 +133,14 @@ def _frame(spark: SparkSession, output: Committed, name: str, schema: StructType
             f"among them); {cure or output.cure}",
             path=output.store.path(f"{name}/{min(lost)}"),
         )
-    return _rows(spark, output.store.below(name), output.files(name), schema)
+    return _rows(spark, output.store.below(name), output.files(name), table)
 
 
-def _rows(spark: SparkSession, store: Store, files: Mapping[str, TableFile], schema: StructType) -> DataFrame:
+def _rows(spark: SparkSession, store: Store, files: Mapping[str, TableFile], table: Table) -> DataFrame:
     """Return the rows of a table's files, by their names: a run that goes on has others in the directory."""
     if not files or not store.is_local or set(store.root) & set("[]{}*?"):  # which Spark takes for those of a glob
-        return read_files(spark, store, files.values(), schema)
-    return spark.read.schema(schema).option("basePath", store.root).parquet(*map(store.path, sorted(files)))
+        return read_files(spark, store, files.values(), table)
+    return spark.read.schema(struct_type(table)).option("basePath", store.root).parquet(*map(store.path, sorted(files)))
 
 
 VIEWS: Final = (*SPARK_TABLES, "partitions", "runs")

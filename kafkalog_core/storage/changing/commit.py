@@ -16,8 +16,10 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.changes import (
     grouped,
     is_offset_index,
@@ -543,12 +545,9 @@ class Replacement:
         for name in self._trusted.names(self._directory):
             path = f"{self._directory}/{name}"
             if name.endswith((_SWAP, _CLEANED)) and path not in ours:
-                raise RefusedError(
-                    "belongs to another replacement of segments, which is not finished; kafkalog truncate "
-                    "--as-broker shows "
-                    "what a broker does with it",
-                    path=path,
-                )
+                see = f"kafkalog truncate --as-broker {shell_path(os.path.dirname(path))}"
+                reason = "belongs to another replacement of segments, which is not finished"
+                raise RefusedError(Refusal(reason, (WayOut("see what a broker does with it", see),)), path=path)
 
     def _delete(self, path: str) -> None:
         if self._trusted.exists(path):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kafkalog_core.command_lines import shell_path, shell_word
 from kafkalog_core.errors import DeniedError, NotFoundError, RefusedError, StorageError
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.changes import (
     INDEXES,
     fingerprint,
@@ -127,7 +128,7 @@ def check_resumed(journal: Journal) -> States:
         is_mark = os.path.basename(entry.path) == CLEAN_SHUTDOWN_FILE and entry.after is not None
         if is_mark and state != "after" and has_broker_run(journal):
             problem = "would declare all logs whole, but a broker has run since kafkalog was interrupted"
-            raise RefusedError(f"{problem}; {_undo_first(journal)}", path=journal.path_of(entry))
+            raise RefusedError(_undo_first(journal, problem), path=journal.path_of(entry))
     copied = [entry for entry, state in states if state != "after" and _is_copied(journal, entry)]
     check_owners(journal, [(entry, entry.new_attributes) for entry in copied])
     return states
@@ -148,7 +149,7 @@ def check_old(journal: Journal) -> States:
     """
     states = _states(journal, (entry for entry in reversed(journal.entries) if entry.number not in journal.left))
     for problem in old_problems(journal, states).values():
-        raise RefusedError(f"{problem}; {_finish_instead(journal)}")
+        raise RefusedError(_finish_instead(journal, problem))
     check_owners(
         journal,
         [(entry, entry.old_attributes) for entry, state in states if state != "before" and _is_copied(journal, entry)],
@@ -216,8 +217,8 @@ def _states(
     states = [(entry, state_of(journal, entry)) for entry in entries]
     for entry, state in states:
         if state == "neither":
-            problem = f"has changed since {journal.run} was written; {_give_up(journal)}"
-            raise RefusedError(problem, path=journal.path_of(entry))
+            problem = f"has changed since {journal.run} was written"
+            raise RefusedError(_give_up(journal, problem), path=journal.path_of(entry))
     return states
 
 
@@ -241,24 +242,26 @@ def _may_be_deleted(journal: Journal, entry: JournalEntry) -> bool:
     return is_index and journal.is_interrupted and journal.trusted.is_directory(os.path.dirname(journal.path_of(entry)))
 
 
-def _undo_first(journal: Journal) -> str:
-    """Return the command that undoes a run whose new content is lost."""
+def _undo_first(journal: Journal, problem: str) -> Refusal:
+    """Return the refusal of a run whose new content is lost, with the command that undoes it."""
     if not journal.keeps_old:
-        return _give_up(journal)
-    return f"undo the run: {undo_command(leading_directory(journal), journal)}"
+        return _give_up(journal, problem)
+    return Refusal(problem, (WayOut("undo the run", undo_command(leading_directory(journal), journal)),))
 
 
-def _give_up(journal: Journal) -> str:
-    """Return what to do with a run that can be neither finished nor undone as it is."""
+def _give_up(journal: Journal, problem: str) -> Refusal:
+    """Return the refusal of a run that can be neither finished nor undone as it is."""
     command = prune_command(leading_directory(journal), journal)
-    return f"nothing has been changed. To keep the files as they are and delete the journal: {command}"
+    kept = WayOut("keep the files as they are and delete the journal", command)
+    return Refusal(problem, (kept,)).before_any_change()
 
 
-def _finish_instead(journal: Journal) -> str:
-    """Return what to do with a run whose old content is lost."""
+def _finish_instead(journal: Journal, problem: str) -> Refusal:
+    """Return the refusal of a run whose old content is lost."""
     if journal.state != "prepared":
-        return _give_up(journal)
-    return f"nothing has been changed. To finish the run instead: {resume_command(leading_directory(journal), journal)}"
+        return _give_up(journal, problem)
+    finish = WayOut("finish the run instead", resume_command(leading_directory(journal), journal))
+    return Refusal(problem, (finish,)).before_any_change()
 
 
 def _check_staged(journal: Journal, entry: JournalEntry) -> None:
@@ -267,10 +270,10 @@ def _check_staged(journal: Journal, entry: JournalEntry) -> None:
         is_same = fingerprint(staged, journal.trusted) == entry.after
         is_whole = is_same and whole_hash(staged, journal.trusted) == entry.new_sha256
     except StorageError as error:
-        problem = f"the new content of {entry.path} cannot be read: {error.message}; {_undo_first(journal)}"
-        raise RefusedError(problem, path=staged) from error
+        problem = f"the new content of {entry.path} cannot be read: {error.message}"
+        raise RefusedError(_undo_first(journal, problem), path=staged) from error
     if not is_whole:
-        raise RefusedError(f"the new content of {entry.path} has changed; {_undo_first(journal)}", path=staged)
+        raise RefusedError(_undo_first(journal, f"the new content of {entry.path} has changed"), path=staged)
 
 
 def _is_whole(trusted: TrustedDirectories, path: str, entry: JournalEntry) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.command_lines import shell_line, shell_path
 from kafkalog_core.errors import FieldError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.format.names import JOURNAL_PREFIX, journal_run
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.journal import (
     FREED,
     INTENT,
@@ -32,10 +33,10 @@ __all__ = [
     "FoundJournals",
     "Remains",
     "UntrustedPlace",
-    "at_work_sentence",
+    "at_work_refusal",
     "find_journals",
     "held_bytes",
-    "interrupted_sentence",
+    "interrupted_refusal",
     "leading_directory",
     "prune_command",
     "real_path",
@@ -43,7 +44,7 @@ __all__ = [
     "resume_command",
     "trust_problem",
     "undo_command",
-    "unreadable_sentence",
+    "unreadable_refusal",
     "untrusted_places",
 ]
 
@@ -405,7 +406,7 @@ def _with_content(trusted: TrustedDirectories, path: str) -> Iterator[str]:
         yield from (f"{path}/{name}" for name in trusted.names(path))
 
 
-def trust_problem(journal: Journal) -> str | None:
+def trust_problem(journal: Journal) -> Refusal | None:
     """Return why a journal is not used: it leads to directories that the user did not name; None: it does not."""
     places = untrusted_places(journal)
     if not places:
@@ -420,45 +421,47 @@ def trust_problem(journal: Journal) -> str | None:
         why = f"{journal.run} changed files in {root}, which you did not name: only the journal claims that"
     else:
         why = f"{journal.run} leads to {place.path}, which you did not name: anyone who can write there could change it"
-    return f"{why}. If the journal is right, name all directories: {undo_command(leading_directory(journal), journal)}"
+    command = undo_command(leading_directory(journal), journal)
+    return Refusal(why, (WayOut("if the journal is right, name all directories", command),))
 
 
-def at_work_sentence(root: str, what: str) -> str | None:
-    """Return a sentence that another process may be at work in a directory; None: none holds its lock.
+def at_work_refusal(root: str, what: str) -> Refusal | None:
+    """Return that another process may be at work in a directory; None: none holds its lock.
 
     `what` of that process may be at work, such as `the truncate of RUN`.
     """
     holder = holder_at_work(root)
     if holder is None:
         return None
-    return f"{root}: {what} may be at work: {holder} holds the lock. When it has ended, run the same command again"
+    again = WayOut("when it has ended, run the same command again")
+    return Refusal(f"{root}: {what} may be at work: {holder} holds the lock", (again,))
 
 
-def interrupted_sentence(journal: Journal) -> str:
-    """Return a sentence on a run that has not ended, and the commands that finish or undo it.
+def interrupted_refusal(journal: Journal) -> Refusal:
+    """Return that a run has not ended, and the commands that finish or undo it.
 
     The run was interrupted only if no other process holds the lock.
     """
     root, place = journal.layout.root, leading_directory(journal)
-    at_work = at_work_sentence(root, f"the {journal.command} of {journal.run}")
+    at_work = at_work_refusal(root, f"the {journal.command} of {journal.run}")
     if at_work is not None:
         return at_work
     if not journal.keeps_old:
-        return (
-            f"{root}: an earlier {journal.command} with --no-undo was interrupted between its files; finish it first: "
-            f"{resume_command(place, journal)}"
-        )
+        reason = f"{root}: an earlier {journal.command} with --no-undo was interrupted between its files"
+        return Refusal(reason, (WayOut("finish it first", resume_command(place, journal)),))
+    undo = undo_command(place, journal)
     if journal.state == "undoing":
-        return f"{root}: the undo of an earlier run was interrupted; finish it first: {undo_command(place, journal)}"
-    return (
-        f"{root}: an earlier {journal.command} was interrupted between its files; finish it first "
-        f"({resume_command(place, journal)}) or undo it ({undo_command(place, journal)})"
+        return Refusal(f"{root}: the undo of an earlier run was interrupted", (WayOut("finish it first", undo),))
+    return Refusal(
+        f"{root}: an earlier {journal.command} was interrupted between its files",
+        (WayOut("finish it first", resume_command(place, journal)), WayOut("undo it", undo)),
     )
 
 
-def unreadable_sentence(root: str, remains: Remains) -> str:
-    """Return a sentence on a journal that cannot be read, with the command that deletes it."""
-    return (
-        f"{remains.paths[0]}: {remains.reason}, so it is unknown whether an earlier run was interrupted; restore the "
-        f"file from a copy, or delete the journal: kafkalog undo {shell_path(root)} --prune --run {remains.run} --apply"
+def unreadable_refusal(root: str, remains: Remains) -> Refusal:
+    """Return that a journal cannot be read, with the command that deletes it."""
+    prune = f"kafkalog undo {shell_path(root)} --prune --run {remains.run} --apply"
+    return Refusal(
+        f"{remains.paths[0]}: {remains.reason}, so it is unknown whether an earlier run was interrupted",
+        (WayOut("restore the file from a copy"), WayOut("delete the journal", prune)),
     )

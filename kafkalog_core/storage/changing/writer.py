@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import AccessError, RefusedError, StorageError
 from kafkalog_core.format.checksums import crc32c
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.trusted import ANYWHERE
 from kafkalog_core.storage.source import READ_FLAGS, WINDOW_BYTES, open_error
 from kafkalog_core.structs import Struct, field
@@ -444,14 +445,15 @@ def _check_alone(descriptor: int, path: str) -> None:
     """Raise RefusedError for an open file that is not a regular file, or that has another hard link."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise RefusedError("is not a regular file; kafkalog verify shows what is in its directory", path=path)
+        see = WayOut("see what is in its directory", f"kafkalog verify {shell_path(os.path.dirname(path))}")
+        raise RefusedError(Refusal("is not a regular file", (see,)), path=path)
     if status.st_nlink != 1:
         copy = shell_path(path)
-        raise RefusedError(
-            "has another hard link, which would be changed with it; replace it by a copy of itself first: "
-            f"cp -p {copy} {copy}.copy && mv {copy}.copy {copy}",
-            path=path,
+        replace_it = WayOut(
+            "replace it by a copy of itself first", f"cp -p {copy} {copy}.copy && mv {copy}.copy {copy}"
         )
+        reason = "has another hard link, which would be changed with it"
+        raise RefusedError(Refusal(reason, (replace_it,)), path=path)
 
 
 def _sync(descriptor: int) -> None:

@@ -455,7 +455,7 @@ def test_producers_that_cannot_be_read_stop_it(partition: Path) -> None:
 
 # --- names ------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("name", "kind"), [("backup.log", "fatal"), ("x.snapshot", "fatal"), ("5.log", "unknown"), ("x.swap", "fatal")]
+    ("name", "kind"), [("backup.log", "fatal"), ("x.snapshot", "fatal"), ("5.log", "misnamed"), ("x.swap", "fatal")]
 )
 def test_names_that_are_no_offsets(partition: Path, name: str, kind: str) -> None:
     (partition / name).touch()

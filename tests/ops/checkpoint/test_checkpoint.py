@@ -327,7 +327,7 @@ def test_no_mark_on_a_damaged_log_but_the_text_files_are_mended(clean_dir: Path)
 
 
 def test_the_mark_is_that_of_a_whole_directory(clean_dir: Path) -> None:
-    with pytest.raises(RefusedError, match="whole log directory: run kafkalog checkpoint --mark-clean on it"):
+    with pytest.raises(RefusedError, match=r"whole log directory\. Run it without .*: kafkalog checkpoint --mark-"):
         draft(clean_dir / "orders-0", mark_clean=True)
 
 

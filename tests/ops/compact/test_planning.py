@@ -243,7 +243,7 @@ def test_damage_lets_a_clean_fail_and_nothing_is_changed(log_dir: Path) -> None:
 def test_which_release_cleans_is_to_be_said_where_it_matters(log_dir: Path) -> None:
     (log_dir / "meta.properties").write_bytes(build.meta_properties({"version": "0", "broker.id": "1"}))
     draft = plan(log_dir, kafka=None)
-    assert any("--kafka VERSION" in obstacle for obstacle in draft.plan.obstacles)
+    assert any("--kafka VERSION" in str(obstacle) for obstacle in draft.plan.obstacles)
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_a_plan_that_cannot_be_applied_is_not_left_half_made(log_dir: Path) -> N
     draft = plan_to_apply(
         "compact", request_of(log_dir, None), Disk(), undo_to=None, now_ms=NOW_MS, progress=NO_PROGRESS
     )
-    assert any("--kafka VERSION" in obstacle for obstacle in draft.plan.obstacles)
+    assert any("--kafka VERSION" in str(obstacle) for obstacle in draft.plan.obstacles)
     assert draft.staging is None
     assert sorted(map(str, log_dir.rglob("*"))) == names_before
 

@@ -99,7 +99,7 @@ def test_no_room_for_temporary_files(directory: Path, monkeypatch: pytest.Monkey
     work.build()
     with (
         TemporaryLog() as spool,
-        pytest.raises(RefusedError, match=r"temporary files, but only 100 B are free; set TMPDIR"),
+        pytest.raises(RefusedError, match=r"temporary files, but only 100 B are free. Set TMPDIR"),
     ):
         spool.carry_out(work)
 

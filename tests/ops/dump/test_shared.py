@@ -11,6 +11,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kafkalog_core.ops.dump.shared import SharedOutput, dump_shared
 
 from kafkalog_cli.commands.dump import row_types
 from kafkalog_cli.render import writers
@@ -25,7 +26,6 @@ from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.dump import shared
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece, dump
 from kafkalog_core.ops.dump.runs import DumpRequest
-from kafkalog_core.ops.dump.shared import SharedOutput, dump_shared
 from kafkalog_core.progress import NO_PROGRESS, Advance
 from kafkalog_core.storage.page_cache import SharedFiles
 from kafkalog_core.storage.scan import ScanPlace

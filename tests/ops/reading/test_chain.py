@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.findings import Finding
+from kafkalog_core.kafka.sim.held_offsets import not_held
 from kafkalog_core.kafka.sim.logfiles import OffsetSpan, chain_findings
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.scan import Damage
 from tests.support.build import GZIP, batch_v2, empty_batch, message_v0, wrapper_v0, wrapper_v1
 from tests.support.logs import Row, dump_rows, records, write_segments
@@ -164,7 +168,7 @@ def test_what_lies_behind_the_limit_is_not_judged(tmp_path: Path) -> None:
 
 def test_segments_are_compared_with_their_neighbours_alone() -> None:
     spans = [OffsetSpan("a", 0, last_offset=9), None, OffsetSpan("c", 20, last_offset=29), OffsetSpan("d", 40)]
-    findings = list(chain_findings(spans, is_compacted=lambda: False))
+    findings = list(chain_findings(spans, is_compacted=lambda: False, held=list))
     assert [(finding.code, finding.path, finding.offset) for finding in findings] == [("segment.gap", "d", 30)]
     assert all(isinstance(finding, Finding) for finding in findings)
 
@@ -177,7 +181,7 @@ def test_it_is_asked_once_whether_the_log_is_compacted() -> None:
         return True
 
     spans = [OffsetSpan("a", 0, last_offset=9), OffsetSpan("b", 20, last_offset=29), OffsetSpan("c", 40)]
-    assert len(list(chain_findings(spans, is_compacted=is_compacted))) == 2
+    assert len(list(chain_findings(spans, is_compacted=is_compacted, held=list))) == 2
     assert len(asked) == 1
 
 
@@ -188,3 +192,49 @@ def test_damage_of_no_bytes_is_not_damage_at_the_end() -> None:
     span.add(Damage(100, 5, "torn-tail", "", None))
     assert span.ends_in_damage
     assert span.next_offset == 0
+
+
+# --- offsets that are in another place --------------------------------------------------------------------------------
+def test_offsets_in_another_place_are_not_missing(tmp_path: Path) -> None:
+    """The second segment begins with two batches that fill a part of the gap before it."""
+    data = {0: batches((0, 2)), 20: batches((4, 2), (8, 3), (20, 3))}
+    write_segments(tmp_path / "t-0", data)
+    found = [
+        (each.code, each.offset, each.message.partition(" are missing")[0])
+        for verdict in verify(VerifyRequest(targets=tuple(resolve([str(tmp_path / "t-0")])), now_ms=0))
+        for each in verdict.findings
+        if each.code == "segment.gap"
+    ]
+    spans = [(2, "Offsets 2 to 3"), (6, "Offsets 6 to 7"), (11, "Offsets 11 to 19")]
+    assert found == [("segment.gap", offset, text) for offset, text in spans]
+
+
+def test_the_logs_are_read_again_only_where_offsets_are_mixed() -> None:
+    apart = [OffsetSpan("a", 0, last_offset=9), OffsetSpan("b", 20, last_offset=29)]
+    mixed = [*apart, OffsetSpan("c", 25, last_offset=40)]
+    read: list[str] = []
+
+    def held(name: str) -> list[tuple[int, int]]:
+        read.append(name)
+        return [(12, 15)]
+
+    list(chain_findings(apart, is_compacted=lambda: False, held=lambda: held("apart")))
+    found = list(chain_findings(mixed, is_compacted=lambda: False, held=lambda: held("mixed")))
+    assert read == ["mixed"]
+    parts = [("segment.gap", 10), ("segment.gap", 16), ("segment.overlap", 25)]
+    assert [(each.code, each.offset) for each in found] == parts
+
+
+@pytest.mark.parametrize(
+    ("held", "parts"),
+    [
+        ([], [(5, 9)]),
+        ([(0, 4), (10, 20)], [(5, 9)]),
+        ([(0, 6)], [(7, 9)]),
+        ([(8, 30)], [(5, 7)]),
+        ([(6, 6), (8, 8)], [(5, 5), (7, 7), (9, 9)]),
+        ([(0, 20)], []),
+    ],
+)
+def test_what_of_a_span_is_held_nowhere(held: list[tuple[int, int]], parts: list[tuple[int, int]]) -> None:
+    assert not_held(5, 9, held) == parts

@@ -287,7 +287,7 @@ def test_what_must_be_read_whole_is_not_cut(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_listed_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[AccessError | NotFoundError], code: str, severity: str
 ) -> None:
-    """One that is gone since the log directory was listed is no damage: a broker has deleted the topic."""
+    """One that is gone since the log directory was listed is not damaged: a broker has deleted the topic."""
     write_segments(tmp_path / "a-0", {0: SMALL})
     write_segments(tmp_path / "b-0", {0: SMALL})
     request = DumpRequest(targets=tuple(resolve([str(tmp_path)])), level="records")

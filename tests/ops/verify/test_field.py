@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.findings.client_reads import consumers, leader
+from kafkalog_core.findings.client_reads import consumers
 from tests.support.field import unpack
 from tests.support.figures import run
 
@@ -26,15 +26,17 @@ def test_what_consumers_do_with_wrong_last_offsets_is_what_they_did(disk: str, t
     found = findings("verify", unpack("c02-last-offset-delta", tmp_path) / disk)
     contradictions = [each for each in found if each["code"] == "batch.header-contradiction"]
     assert len(contradictions) == 4
-    for each in contradictions:
-        assert each["broker_action"].endswith(consumers("batch.header-contradiction"))
-        assert "Java 4.3 reads all of its records or skips some of its records or" in each["broker_action"]
+    other = "record.offset-order" if disk == "same-delta" else "record.offset-outside"
+    said = consumers(2, "none", {"batch.header-contradiction", other})
+    assert ("Java 4.3 skips some of its records;" in said) == (disk == "same-delta")
+    assert ("Java 4.3 reads all of its records or skips records after it;" in said) == (disk == "real-delta")
+    assert said.endswith("A leader of 4.3 refuses such a batch from a producer.")
+    assert all(each["broker_action"].endswith(said) for each in contradictions)
     texts = " ".join(f"{each['message']} {each['broker_action']} {each['cure']}" for each in found)
     assert "no producer wrote it" not in texts
     assert "The producer wrote it" not in texts
-    orders = [each for each in found if each["code"] == "record.offset-order"]
-    assert bool(orders) == (disk == "same-delta")
-    assert all(leader("record.offset-order") in each["broker_action"] for each in orders)
+    assert texts.count("Consumers with default settings") == len(contradictions), "once a batch"
+    assert bool([each for each in found if each["code"] == "record.offset-order"]) == (disk == "same-delta")
 
 
 def test_lz4_content_checksums_are_verified_by_nobody_in_java(tmp_path: Path) -> None:

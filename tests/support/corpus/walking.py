@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from tests.support.corpus import archives, faults
 from tests.support.corpus.faults import BEFORE, SHEET, Fault
+from tests.support.refusing import commands_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,6 @@ RELEASE: Final = "4.3"
 _METADATA: Final = "{base}-metadata-log-dir.tar.gz"
 _MOST: Final = 30
 _ID: Final = re.compile(r"(?<![\w/.-])[\w-]{22}(?![\w/.-])")
-_NAMED: Final = re.compile(r"kafkalog [a-z]+ [^;()\n]*--[a-z-]+[^;()\n]*")
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Walk:
         plans = [row for row in _rows(result.stdout) if row["type"] == "plan"]
         named = [str(plan["next_command"]) for plan in plans if plan["next_command"]]
         if result.exit_code == 3:  # the option that settles it is named with the whole command line
-            named += [match.strip() for match in _NAMED.findall(result.stderr)]
+            named += commands_of(result.stderr)
             assert named, f"{command} is refused, and no command is named: {result.stderr}"
         following = self._filled(named[0].replace(" --output ndjson", "")) if named else None
         return following, any(plan["state"] == "applied" for plan in plans)

@@ -208,13 +208,19 @@ def _end(source: Source, segment: Segment) -> tuple[int, bool, int]:
 
 
 def _end_from(source: Source, segment: Segment, start: int) -> tuple[int, bool, int]:
-    """Return the same of the batches from a position on; the last of them ends the log, whatever is before it."""
+    """Return the same of the batches from a position on; the last of them ends the log, whatever is before it.
+
+    Where none of them reaches the base offset, that is the end (`LogSegment.readNextOffset` looks for it).
+    """
     end, is_sure, max_timestamp_ms = segment.base_offset, True, -1
+    has_reached = False
     for item in scan(source, base_offset=segment.base_offset, options=_FRAMES, start=start):
         if not isinstance(item, Run):
             is_sure = False
             continue
-        end = item.batches.column("last_offset")[-1] + 1
+        lasts = item.batches.column("last_offset")
+        has_reached = has_reached or max(lasts) >= segment.base_offset
+        end = lasts[-1] + 1 if has_reached else end
         max_timestamp_ms = max(max_timestamp_ms, *item.batches.column("max_timestamp_ms"))
     return end, is_sure, max_timestamp_ms
 

@@ -18,14 +18,16 @@ from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
-    from kafkalog_core.format.textfile import MalformedLine, Refusal
+    from kafkalog_core.format.textfile import FileRefusal, MalformedLine
 
 __all__ = ["EntryDamage", "EntryFile", "damage_row", "fault_row", "place_of_rows", "unreadable_row"]
 
 
 _NO_START: Final = "Does not start."
 _OFFLINE_AFTER_READING: Final = "Takes it for empty; 2.8 to 4.x take the whole log directory offline as well."
-_OFFLINE_WITH_PARTITION: Final = "Does not load the partition and takes the whole log directory offline."
+_OFFLINE_WITH_PARTITION: Final = (
+    "Does not load the partition and takes the whole log directory offline. Releases before 3.2 do not start."
+)
 _REFUSED_ACTIONS: Final = {
     (FileKind.RECOVERY_POINT, Failure.IO): f"{_OFFLINE_AFTER_READING} 0.8.2 to 0.10.0 do not start.",
     (
@@ -123,7 +125,7 @@ class EntryFile(Struct, frozen=True, kw_only=True):
             return self.finding("file.unfinished", position=line.position, size_bytes=line.size_bytes, problem=problem)
         return EntryDamage(position=line.position, size_bytes=line.size_bytes, reason="malformed-line", detail=problem)
 
-    def refused(self, refusal: Refusal, *, position: int | None = None, size_bytes: int | None = None) -> Finding:
+    def refused(self, refusal: FileRefusal, *, position: int | None = None, size_bytes: int | None = None) -> Finding:
         """Return the finding about a text file that a broker refuses, at the refused line where that is known."""
         if self.state is FileState.TEMPORARY:
             return self.finding("file.unfinished", position=position, size_bytes=size_bytes, problem=refusal.problem)

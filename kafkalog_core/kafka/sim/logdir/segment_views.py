@@ -22,6 +22,7 @@ from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
@@ -243,11 +244,12 @@ def check_now(views: Iterable[PartitionView], now_ms: int) -> None:
     ]
     first_ms, path = min(signs, default=(now_ms, ""))
     if first_ms > now_ms:
-        raise RefusedError(
+        reason = (
             f"the time that counts as now, {moment(now_ms)}, is before all of the data: the oldest segment was "
-            f"written at {moment(first_ms)}. Is the clock right, or another --now meant?",
-            path=path,
+            f"written at {moment(first_ms)}"
         )
+        ways = (WayOut("set the clock"), WayOut("state the time that is meant", options="--now TIME"))
+        raise RefusedError(Refusal(reason, ways), path=path)
 
 
 def _segment_view(

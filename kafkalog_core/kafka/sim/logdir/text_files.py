@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.format.textfile import MalformedLine, Refusal
+    from kafkalog_core.format.textfile import FileRefusal, MalformedLine
 
 __all__ = [
     "CheckpointFile",
@@ -550,7 +550,7 @@ def _place_of_line(path: str, number: int) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _place_in(data: bytes, contents: PropertyFile, refusal: Refusal) -> tuple[int, int]:
+def _place_in(data: bytes, contents: PropertyFile, refusal: FileRefusal) -> tuple[int, int]:
     """Return byte and size of the line that a broker refuses; of all of the file where something is missing."""
     for line in contents.malformed:
         if refusal.problem.startswith(f"line {line.line}"):

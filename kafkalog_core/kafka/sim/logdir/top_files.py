@@ -76,7 +76,8 @@ class BrokerDir(Struct, frozen=True, kw_only=True):
 
     `unread` are checkpoints that this user may not read, or that the disk refuses: their entries are unknown.
     `served` are the directories whose offsets the checkpoints hold. `meta` is None where there is no meta.properties,
-    its values are None where a broker refuses it.
+    its values are None where a broker refuses it. `is_kraft`: whether a KRaft broker has formatted the directory or
+    keeps its metadata log in it.
     """
 
     log_dir: LogDir
@@ -84,21 +85,13 @@ class BrokerDir(Struct, frozen=True, kw_only=True):
     meta: PropertyText | None
     served: Mapping[Key, PartitionPath]
     findings: tuple[Finding, ...]
+    is_kraft: bool
     unread: frozenset[FileKind] = frozenset()
 
     @property
     def path(self) -> str:
         """Path of the log directory."""
         return self.log_dir.path
-
-    @property
-    def is_kraft(self) -> bool:
-        """Whether a KRaft broker has formatted the directory or keeps its metadata log in it."""
-        kinds = {file.name.kind for file in self.log_dir.files if file.name.state is FileState.LIVE}
-        if self.meta is not None and not self.meta.is_refused:
-            return (self.meta.contents.get("version") or "0") == _KRAFT_VERSION
-        has_metadata_log = any(place.name.topic == METADATA_TOPIC for place in self.log_dir.partitions)
-        return has_metadata_log or FileKind.KRAFT_SNAPSHOT in kinds
 
     @property
     def cluster_id(self) -> str | None:
@@ -226,7 +219,18 @@ def read_broker_dir(log_dir: LogDir) -> BrokerDir:
         meta=meta,
         served=served(log_dir.partitions),
         findings=tuple(findings),
+        is_kraft=_is_kraft(log_dir, meta),
         unread=frozenset(unread),
+    )
+
+
+def _is_kraft(log_dir: LogDir, meta: PropertyText | None) -> bool:
+    if meta is not None and not meta.is_refused:
+        return (meta.contents.get("version") or "0") == _KRAFT_VERSION
+    if any(place.name.topic == METADATA_TOPIC for place in log_dir.partitions):
+        return True
+    return any(
+        file.name.kind is FileKind.KRAFT_SNAPSHOT and file.name.state is FileState.LIVE for file in log_dir.files
     )
 
 

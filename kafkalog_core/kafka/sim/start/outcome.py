@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["STOPS", "Fate", "Outcome", "Start", "offset_at"]
 
-STOPS: Final = frozenset({"fatal", "old-release", "first-offset"})
-"""The kinds of problems with which the broker does not start."""
+STOPS: Final = frozenset({"fatal", "offline", "old-release", "first-offset"})
+"""The kinds of problems with which the broker does not start, or not with this log directory."""
 _HEADERS: Final = ScanOptions(check=False)
 
 Fate = Literal["stops", "unknown", "deleted", "truncated", "kept", "unread"]
-"""`stops`: the broker does not start; `unknown`: the simulation does not go that far; `deleted`: the start deletes the
-whole segment; `truncated`: it truncates the log, at or before the place; `kept`: it recovers the segment and keeps the
-place; `unread`: it does not read the place.
+"""`stops`: the broker does not load the partition; `unknown`: the simulation does not go that far; `deleted`: the start
+deletes the whole segment; `truncated`: it truncates the log, at or before the place; `kept`: it recovers the segment
+and keeps the place; `unread`: it does not read the place.
 """
 
 

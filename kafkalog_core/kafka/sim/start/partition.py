@@ -9,18 +9,20 @@ indexes may be large, and keeps only those of truncated segments. `PartitionLoad
 from __future__ import annotations
 
 import bisect
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, parse_file_name
+from kafkalog_core.format.textfile import Failure
 from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.sim.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.kafka.sim.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.recovery import RecoveryWatch, recover_segment, split_parts
-from kafkalog_core.kafka.sim.start.replay import EndOfLog, ReplaySegment, end_of_log, find_offset
+from kafkalog_core.kafka.sim.start.replay import EndOfLog, ReplaySegment, SegmentReads, end_of_log, find_offset
 from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
 from kafkalog_core.kafka.sim.start.sweep import sweep
 from kafkalog_core.storage.listing import Segment, SegmentState, group_segments
@@ -54,7 +56,7 @@ class _Stopped(Exception):  # noqa: N818 - no error: the end of a simulation
 
 
 class _Live(Struct):
-    """A segment during the start; `end_offset` is known once it was recovered."""
+    """A segment during the start; `end_offset`, and whether its offsets go back, are known once it was recovered."""
 
     base_offset: int
     segment: Segment | None
@@ -64,6 +66,7 @@ class _Live(Struct):
     occasion: Occasion | None = None
     is_emptied: bool = False
     rebuilt_index: bytes | None = None
+    is_disordered: bool = False
 
     @property
     def log_path(self) -> str | None:
@@ -152,21 +155,25 @@ class PartitionLoad:
         except _Stopped as stopped:
             self._result = LoadResult(problem=stopped.problem)
         except StorageError as error:
-            sentence = f"{error.message}: the broker takes the log directory offline"
-            self._result = LoadResult(
-                problem=LoadProblem(kind="fatal", path=error.path or self._partition.path, sentence=sentence)
-            )
+            # LogManager.loadLogs goes on after an IOException of a log (KIP-112)
+            kind: LoadProblemKind = "offline" if self._rules.has_failed_dirs else "fatal"
+            path = error.path or self._partition.path
+            self._result = LoadResult(problem=LoadProblem(kind=kind, path=path, sentence=error.message))
 
     # --- the steps of a load ----------------------------------------------------------------------------------------
     def _load(self) -> Iterator[LoadedSegment]:
         epochs = self._epoch_file
         # UnifiedLog.create reads the leader epochs first (LeaderEpochCheckpointFile), so a refused file stops it there
         if self._rules.has_producers and epochs is not None and epochs.refusal is not None:
-            self._stop(epochs.path, f"a broker refuses it: {epochs.refusal.problem}")
+            # LogManager.loadLogs goes on after the KafkaStorageException of an IOException, not of a bad number
+            is_offline = epochs.refusal.failure is Failure.IO and self._rules.survives_refused_epochs
+            kind: LoadProblemKind = "offline" if is_offline else "fatal"
+            name = epochs.path.rpartition("/")[2]
+            self._stop(epochs.path, f"it refuses {name}: {epochs.refusal.problem}", kind=kind)
         files = self._partition.files
         swept = sweep(files, rules=self._rules)
         if swept.problem is not None:
-            kind: LoadProblemKind = "unknown" if self._rules.swaps == "not-foreseen" else "fatal"
+            kind = "unknown" if self._rules.swaps == "not-foreseen" else "fatal"
             self._stop(swept.path or self._partition.path, swept.problem, kind=kind)
         for file, _ in swept.removed:
             if file.name.kind is FileKind.SNAPSHOT and file.name.base_offset is not None:
@@ -258,8 +265,10 @@ class PartitionLoad:
                 self._stop(file.path, "its name does not start with a number, and the broker stops")
         for other in others:
             if other.log is not None and other.state is SegmentState.UNREAD:
-                sentence = "its name is not its offset in 20 digits: the broker creates an empty segment next to it"
-                self._stop(other.log.path, sentence, kind="unknown")
+                # LogSegment.open opens the 20 digits of the number in the name, and creates that file
+                name = other.log.name.raw
+                sentence = f"the broker creates an empty segment at offset {other.base_offset}, and never reads {name}"
+                self._stop(other.log.path, sentence, kind="misnamed")
 
     def _open(self, live: _Live, segment: Segment) -> None:
         """Open one segment (`LogLoader.loadSegmentFiles`), which recovers it where its index is missing or wrong."""
@@ -321,7 +330,7 @@ class PartitionLoad:
                 rules=self._options.recovery,
                 settings=self._options.settings,
                 states=states,
-                watch=RecoveryWatch(listen=self._listen),
+                watch=RecoveryWatch(listen=partial(self._listen, live)),
             )
         if recovery.problem is not None:
             return recovery.problem
@@ -339,8 +348,10 @@ class PartitionLoad:
             manager.take()
         return None
 
-    def _listen(self, item: Run | Damage) -> None:
-        if self._advance is not None and isinstance(item, Run):
+    def _listen(self, live: _Live, item: Run | Damage) -> None:
+        if not isinstance(item, Run):
+            live.is_disordered = live.is_disordered or not item.size_bytes
+        elif self._advance is not None:
             self._advance(sum(item.batches.column("size_bytes")))
 
     def _empty(self, live: _Live) -> None:
@@ -369,7 +380,8 @@ class PartitionLoad:
         """Return the offset after the last record of a segment (`LogSegment.readNextOffset`)."""
         if live.end_offset is not None or live.segment is None or live.log_path is None:
             if live.rebuilt_index is None or live.log_path is None:
-                return EndOfLog(live.base_offset if live.end_offset is None else live.end_offset)
+                end_offset = live.base_offset if live.end_offset is None else live.end_offset
+                return EndOfLog(end_offset, is_lost=live.is_disordered and _reaches_beyond(live, end_offset))
             index: OffsetIndex | None = live.rebuilt_index
         else:
             index = live.segment.index
@@ -453,6 +465,7 @@ class PartitionLoad:
             recovery_point=bounds.recovery_point.offset,
             epochs=self._epochs.entries if self._rules.has_producers else None,
             is_end_lost=self._is_end_lost,
+            forgets_producers=self._producers.has_forgotten,
         )
 
     def _drop_snapshots(self) -> None:
@@ -500,6 +513,8 @@ class PartitionLoad:
         kind = kinds.get(problem.kind, "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal")
         if kind == "first-offset" and not self._is_whole_later(live):
             kind = "fatal"
+        if kind == "split" and not self._rules.splits_segments:
+            kind, detail = "unknown", f"{detail}, and what a release before 2.0 does then is not simulated"
         if kind == "split" and path:
             # LocalLog.splitOverflowedSegment refuses a log whose last offset fits into the index, or is below the base
             with Source.open(path) as source:
@@ -521,6 +536,14 @@ class PartitionLoad:
                 states=ProducerStates(sequences="unchecked"),
             )
         return recovery.problem is None and not recovery.cut_bytes
+
+
+def _reaches_beyond(live: _Live, end_offset: int) -> bool:
+    """Return whether a batch of a recovered segment reaches beyond its end, which is after its last batch."""
+    if live.log_path is None:
+        return False
+    with Source.open(live.log_path) as source:
+        return SegmentReads(source, live.size_bytes, live.base_offset, None, search="last").highest() >= end_offset
 
 
 def _reading(live: _Live) -> ReplaySegment:

@@ -56,7 +56,7 @@ MarkerFault = Literal["invalid-record", "fatal"]
 EMPTY_MARKER: Final = "a control batch that compaction has emptied, which releases before 2.0 cannot read"
 
 _END_TYPES: Final = frozenset(CONTROL_TYPE_NAMES.index(name) for name in ("abort", "commit"))
-_UNINFLATED: Final = frozenset({"payload", "payload-truncated", "payload-limit", "payload-dependent"})
+_UNINFLATED: Final = frozenset({"payload", "payload-truncated", "payload-limit", "payload-dependent", "payload-window"})
 
 
 def first_empty_marker(batches: BatchColumns, first: int) -> int:

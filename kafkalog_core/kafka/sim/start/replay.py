@@ -87,8 +87,8 @@ class EndOfLog(NamedTuple):
     Args:
         offset: the log end offset.
         obstacle: the place at which the broker stops as it looks for the end; None: there is none.
-        is_lost: whether no batch from the last index entry on was found, so that `offset` is the base offset,
-            whatever is in the log.
+        is_lost: whether whole batches before the end reach beyond `offset`, so that offsets are assigned again: the
+            last index entry led to no batch, so that the base offset is the end, or the offsets go back.
     """
 
     offset: int
@@ -127,7 +127,7 @@ class SegmentReads:
         target, _ = self._index_entry(None)
         found = self.position_of(target)
         if found is None:
-            return EndOfLog(self._base_offset, is_lost=self._walk.end > 0)
+            return EndOfLog(self._base_offset, is_lost=self.highest() >= self._base_offset)
         if isinstance(found, Unwalkable):
             return EndOfLog(self._base_offset, _fatal(found))
         last: WalkedBatch | None = None
@@ -138,7 +138,17 @@ class SegmentReads:
         offset = self._base_offset - 1 if last is None else self._walk.last_offset(last)
         if isinstance(offset, Unwalkable):
             return EndOfLog(self._base_offset, _fatal(offset))
-        return EndOfLog(offset + 1)
+        return EndOfLog(offset + 1, is_lost=self.highest(found) > offset)
+
+    def highest(self, position: int = 0) -> int:
+        """Return the highest offset of whole batches from a position on; a low number if there is none."""
+        highest = _LEAST
+        for item in self._walk.batches(position):
+            last = item if isinstance(item, Unwalkable) else self._walk.last_offset(item)
+            if isinstance(last, Unwalkable):
+                break
+            highest = max(highest, last)
+        return highest
 
     def position_of(self, offset: int) -> int | Unwalkable | None:
         """Return where a read from an offset on begins (`LogSegment.translateOffset`); None: it finds nothing."""

@@ -31,7 +31,7 @@ __all__ = [
     "RemovedSegment",
 ]
 
-LoadProblemKind = Literal["fatal", "first-offset", "old-release", "split", "unknown"]
+LoadProblemKind = Literal["fatal", "offline", "first-offset", "old-release", "split", "misnamed", "unknown"]
 
 
 class LoadOptions(Struct, frozen=True, kw_only=True):
@@ -70,10 +70,11 @@ class LoadProblem(Struct, frozen=True, kw_only=True):
     """Why a start does not come to its end.
 
     Args:
-        kind: `fatal`: the broker stops; `old-release`: it stops at a control batch that the cleaner has emptied, and a
-            later release does not; `first-offset`: it stops at a compressed message that begins with offsets of the one
-            before, and a later release does not; `split`: it splits the segment first; `unknown`: the simulation does
-            not go further.
+        kind: `fatal`: the broker stops; `offline`: it takes the log directory offline, and stops if it has no other;
+            `old-release`: it stops at a control batch that the cleaner has emptied, and a later release does not;
+            `first-offset`: it stops at a compressed message that begins with offsets of the one before, and a later
+            release does not; `split`: it splits the segment first; `misnamed`: it creates an empty segment where the
+            name of a log is not its offset in 20 digits; `unknown`: the simulation does not go further.
         path: of the file.
         position: byte in it; None: the whole file.
         sentence: what is wrong, and what the broker does.
@@ -138,8 +139,10 @@ class LoadResult(Struct, frozen=True, kw_only=True):
         end_offset: the log end offset.
         recovery_point: every record below this offset was flushed.
         epochs: entries of the leader-epoch-checkpoint; None: the release has none.
-        is_end_lost: whether the last index entry leads to no whole batch, so that the log end offset is the base offset
-            of the last segment, though there are batches in it.
+        is_end_lost: whether batches of the last segment reach beyond the log end offset: its last index entry leads to
+            no batch, or its offsets go back.
+        forgets_producers: whether no producer snapshot is left after a clean shutdown, so that the broker knows no
+            producer, and no open transaction.
     """
 
     problem: LoadProblem | None = None
@@ -154,6 +157,7 @@ class LoadResult(Struct, frozen=True, kw_only=True):
     recovery_point: int = 0
     epochs: tuple[EpochStart, ...] | None = None
     is_end_lost: bool = False
+    forgets_producers: bool = False
 
     @property
     def lost_bytes(self) -> int:

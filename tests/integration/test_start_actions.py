@@ -1,0 +1,151 @@
+"""What verify and `truncate --as-broker` say of a start, next to the start of a real 4.3.1 broker on the same disk."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration import clients
+from tests.integration.repairing import run
+from tests.support.build import Record, batch_v2
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tests.integration.broker import Broker, TwoLogDirs
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+TOPIC = "orders"
+
+
+def batch(first: int, **fields: int | bool) -> bytes:
+    """Two records from an offset on."""
+    records = [Record(offset=first + n, timestamp_ms=1_760_000_000_000 + n, value=b"v") for n in range(2)]
+    return batch_v2(records, leader_epoch=0, **fields)  # type: ignore[arg-type]
+
+
+def lay(partition: Path, segments: Mapping[int, bytes]) -> None:
+    """Replace the segments and snapshots of a partition whose broker has stopped cleanly."""
+    for path in partition.glob("0*"):
+        path.unlink()
+    for base, data in segments.items():
+        for suffix, content in (("log", data), ("index", b""), ("timeindex", b"")):
+            (partition / f"{base:020d}.{suffix}").write_bytes(content)
+
+
+def stopped_with(broker: Broker, segments: Mapping[int, bytes]) -> Path:
+    """A partition whose log is these segments, after a clean stop."""
+    asyncio.run(clients.create_topic(broker, TOPIC, {}))
+    broker.stop()
+    partition = broker.partition_dir(TOPIC)
+    lay(partition, segments)
+    return partition
+
+
+def told(broker: Broker, code: str) -> dict[str, object]:
+    """The first finding of a code."""
+    rows = run("verify", broker.log_dir).rows
+    return next(row for row in rows if row.get("type") == "finding" and row["code"] == code)
+
+
+def planned(partition: Path) -> list[str]:
+    """The codes of what `truncate --as-broker` finds."""
+    rows = run("truncate", partition, "--as-broker").rows
+    return [str(row["code"]) for row in rows if row["type"] == "finding"]
+
+
+def end_of(broker: Broker) -> int:
+    """The log end offset that the broker has found."""
+    return asyncio.run(clients.end_offsets(broker, TOPIC))[0]
+
+
+# --- the end of a log whose offsets go back ---------------------------------------------------------------------------
+def test_a_segment_with_offsets_below_its_base_alone(own_broker: Broker) -> None:
+    """After a clean stop nothing is lost; after a crash the broker dies, until the walk of the advice is gone."""
+    broker = own_broker
+    partition = stopped_with(broker, {0: batch(0) + batch(2), 4: batch(0) + batch(2)})
+    assert planned(partition) == []
+    assert "only if no earlier segment has these offsets" in str(told(broker, "batch.offset-order")["broker_action"])
+    broker.start()
+    assert end_of(broker) == 4
+    assert len(asyncio.run(clients.read_all(broker, TOPIC))) == 4, "nobody gets the second segment's"
+    broker.kill()
+    assert planned(partition) == ["truncate.broker-stops"]
+    assert str(told(broker, "batch.offset-order")["broker_action"]).startswith("Does not start")
+    with pytest.raises(AssertionError, match="did not start"):
+        broker.start()
+    assert run("truncate", partition, "--at-damage", "--apply").status in {0, 4}
+    broker.start()
+    assert end_of(broker) == 4
+
+
+def test_offsets_below_the_base_that_no_other_segment_has(own_broker: Broker) -> None:
+    stopped_with(own_broker, {0: batch(0), 5: batch(2) + batch(5)})
+    own_broker.start()
+    assert len(asyncio.run(clients.read_all(own_broker, TOPIC))) == 6
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_offsets_that_go_back_at_the_end(own_broker: Broker, is_clean: bool) -> None:
+    partition = stopped_with(own_broker, {0: batch(0) + batch(2) + batch(4) + batch(2)})
+    if not is_clean:
+        (own_broker.log_dir / ".kafka_cleanshutdown").unlink()
+        (own_broker.log_dir / "recovery-point-offset-checkpoint").write_bytes(b"0\n0\n")
+    assert planned(partition) == ["truncate.end-lost"]
+    assert "takes offset 4 as the log end offset" in str(told(own_broker, "batch.offset-order")["broker_action"])
+    own_broker.start()
+    assert end_of(own_broker) == 4
+    own_broker.stop()
+    (partition / "00000000000000000000.log").write_bytes(batch(0) + batch(2) + batch(4) + batch(2))
+    assert run("truncate", partition, "--at-damage", "--apply").status in {0, 4}
+    own_broker.start()
+    assert end_of(own_broker) == 6
+
+
+# --- a transaction without a snapshot ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("is_mended", [False, True])
+def test_an_open_transaction_after_a_clean_stop_without_a_snapshot(own_broker: Broker, is_mended: bool) -> None:
+    broker = own_broker
+    data = batch(0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True) + batch(2)
+    partition = stopped_with(broker, {0: data})
+    found = told(broker, "txn.open")
+    assert str(found["broker_action"]).startswith("Forgets the transaction at its next start")
+    if is_mended:
+        assert run("reindex", partition, "--apply").status == 0
+        assert str(told(broker, "txn.open")["broker_action"]).startswith("Waits for its marker")
+    broker.start()
+    read = asyncio.run(clients.read_all(broker, TOPIC, committed=True))
+    assert len(read) == (0 if is_mended else 4)
+
+
+# --- a leader-epoch-checkpoint that is refused, of one of two log directories -----------------------------------------
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [(b"0\n3\n0 0\n", "truncate.broker-offline"), (b"0\n1\nzero 0\n", "truncate.broker-stops")],
+)
+def test_a_refused_leader_epoch_checkpoint(two_log_dirs: TwoLogDirs, text: bytes, code: str) -> None:
+    broker = two_log_dirs
+    for number in range(4):
+        asyncio.run(_make(broker, f"t{number}"))
+    broker.stop()
+    partition = next(broker.second.glob("t?-0"))
+    (partition / "leader-epoch-checkpoint").write_bytes(text)
+    assert planned(partition) == [code]
+    if code == "truncate.broker-stops":
+        with pytest.raises(AssertionError, match="did not start"):
+            broker.start()
+        return
+    broker.start()
+    assert broker.is_running
+    assert f"due to failure on log directory {broker.second}" in broker.output
+
+
+async def _make(broker: Broker, topic: str) -> None:
+    async with clients.admin_of(broker) as admin:
+        await admin.create_topics([clients.NewTopic(topic, 1, 1)])
+    await clients.send_everything(broker, random.Random(topic), topic, 3)
