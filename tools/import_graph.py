@@ -12,13 +12,15 @@ import re
 import sys
 import tomllib
 from collections import Counter
+from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Graph", "layers", "pictures", "read_graph", "room_of"]
+__all__ = ["Graph", "is_exception", "layers", "pictures", "read_graph", "room_of"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ("kafkalog_core", "kafkalog_cli")
@@ -86,19 +88,36 @@ def _named(tree: ast.AST) -> Iterator[str]:
 
 def room_of(module: str) -> str:
     """Return the room of a module: a package of the core, the command line, or the ground floor of single modules."""
-    parts = module.split(".")
-    if parts[0] == "kafkalog_cli":
+    if module.partition(".")[0] == "kafkalog_cli":
         return "kafkalog_cli"
-    is_room = len(parts) > 1 and (ROOT / parts[0] / parts[1]).is_dir()
-    return parts[1] if is_room else GROUND
+    inside = f"{module.partition('.')[2]}."
+    return next((room for room in _rooms_of_core() if inside.startswith(f"{room}.")), GROUND)
+
+
+@cache
+def _rooms_of_core() -> list[str]:
+    """Return the packages among the floors, the highest first."""
+    names = [name for floor in layers(0) for name in floor]
+    return [name for name in names if (ROOT / "kafkalog_core" / name.replace(".", "/")).is_dir()]
 
 
 def layers(contract: int) -> list[list[str]]:
-    """Return the floors of a layers contract of pyproject.toml, the highest first, as last parts of module names."""
+    """Return the floors of a layers contract of pyproject.toml, the highest first, as names of modules in the core."""
+    floors = _contracts()[contract]["layers"]
+    return [[name.strip().removeprefix("kafkalog_core.") for name in re.split(r"[|:]", floor)] for floor in floors]
+
+
+def is_exception(contract: int, module: str, imported: str) -> bool:
+    """Return whether a layers contract allows an import that leads up."""
+    pairs = (each.split(" -> ") for each in _contracts()[contract].get("ignore_imports", ()))
+    return any(fnmatch(module, importer) and fnmatch(imported, target) for importer, target in pairs)
+
+
+@cache
+def _contracts() -> list[dict[str, Any]]:
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
-    floors = [each for each in contracts if each["type"] == "layers"][contract]["layers"]
-    return [[name.strip().rpartition(".")[2] for name in re.split(r"[|:]", floor)] for floor in floors]
+    return [each for each in contracts if each["type"] == "layers"]
 
 
 def pictures() -> dict[str, str]:
@@ -108,8 +127,7 @@ def pictures() -> dict[str, str]:
 
 
 def _rooms(graph: Graph) -> str:
-    names = [name for floor in layers(0) for name in floor if (ROOT / "kafkalog_core" / name).is_dir()]
-    return _matrix(graph, ["kafkalog_cli", *names, GROUND], room_of)
+    return _matrix(graph, ["kafkalog_cli", *_rooms_of_core(), GROUND], room_of)
 
 
 def _verbs(graph: Graph) -> str:
