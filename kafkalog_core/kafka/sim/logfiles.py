@@ -52,7 +52,7 @@ __all__ = [
     "Checkpoints",
     "Compaction",
     "LogFile",
-    "LogPart",
+    "LogHead",
     "OffsetSpan",
     "Unit",
     "are_mixed",
@@ -342,7 +342,7 @@ _LOOK_BYTES: Final = 16 * 1024 * 1024
 _LOOK_RECORDS: Final = 200_000
 
 
-class LogPart(NamedTuple):
+class LogHead(NamedTuple):
     """A log up to a byte at which a batch ends."""
 
     path: str
@@ -355,7 +355,7 @@ def is_compacted(topic: str | None, *, is_cleaned: bool | None) -> bool:
     return topic in _COMPACTED_TOPICS or bool(is_cleaned)
 
 
-def shows_no_compaction(before: Iterable[LogPart], options: ScanOptions) -> bool:
+def shows_no_compaction(before: Iterable[LogHead], options: ScanOptions) -> bool:
     """Return whether the records before a gap show that compaction did not cause it.
 
     Compaction leaves no record without a key, and one record for each key (`Cleaner.shouldRetainRecord`).
@@ -405,8 +405,8 @@ class Compaction:
             return False
         paths = [other.path for other in self._unit.files]
         earlier = self._unit.files[: paths.index(file.path)] if file.path in paths else ()
-        parts = [LogPart(other.path, other.base_offset, other.file.size_bytes) for other in reversed(earlier)]
-        return shows_no_compaction([LogPart(file.path, file.base_offset, position), *parts], self._options)
+        parts = [LogHead(other.path, other.base_offset, other.file.size_bytes) for other in reversed(earlier)]
+        return shows_no_compaction([LogHead(file.path, file.base_offset, position), *parts], self._options)
 
     def held(self) -> OffsetSpans:
         """Return the offsets of all whole batches of the log."""
@@ -511,7 +511,7 @@ def _spans_of(run: Run, options: ScanOptions) -> list[tuple[int, int, int]]:
     return [(first, last, count)]
 
 
-def _keys(part: LogPart, most_bytes: int, options: ScanOptions) -> Iterator[int | None]:
+def _keys(part: LogHead, most_bytes: int, options: ScanOptions) -> Iterator[int | None]:
     """Yield the hash of the key of each data record in order; None for a record without a key."""
     max_bytes, columns = options.max_batch_bytes, RecordColumns()
     try:

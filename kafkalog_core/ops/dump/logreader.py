@@ -1,12 +1,4 @@
-"""Reads log files forwards, in parts, and backwards, into rows.
-
-A part of a file is read exactly as a scan of the whole file would read it. It owns the entries that start in it. The
-position of its first entry follows from all lengths before it, so the lengths are walked from the file's start: headers
-only, a small share of the bytes of large batches. That walk trusts every length, but a scan does not: so the scan
-begins at the last batch before the part whose checksum is correct. A chain of lengths that leads to a good batch is one
-that a scan follows too, whatever else is wrong on the way; if the chain ends before the part, the framing is lost, and
-the part in which that happens reports the damage up to the file's end. With a search after damage, the walk goes on at
-the next whole batch, as that scan does.
+"""Reads log files forwards, in parts (`engine.parts`), and backwards, into rows.
 
 Backwards, a first scan notes where the runs of batches are; each is then read again, the last one first. The memory is
 that of one window or one batch.
@@ -14,21 +6,19 @@ that of one window or one batch.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.engine.chunks import LineBuffer, Lines, rows_at
+from kafkalog_core.engine.parts import WHOLE, LogPart, part_items
 from kafkalog_core.findings import found
-from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
-from kafkalog_core.format.layout import ENVELOPE, LOG_OVERHEAD, MAX_INT32, MAX_INT64
+from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.kafka.sim.logfiles import OffsetSpan, damage_severity
 from kafkalog_core.ops.dump.runs import RunReader
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
-from kafkalog_core.storage.framing import EntrySearch, LogFraming
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
-from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, UnreadableError
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source
+from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,218 +34,12 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.scan import ScanOptions
 
 __all__ = [
-    "WHOLE",
     "BatchMark",
-    "FilePart",
     "LogReader",
-    "Walk",
     "identity_of",
-    "last_good",
     "mark_of",
-    "part_items",
     "runs_backwards",
-    "walk_lengths",
-    "with_begin",
 ]
-
-
-_JUMP_BYTES: Final = 2048
-"""Entries of at least this size are skipped by their headers; smaller ones are walked in windows."""
-_DENSE_BYTES: Final = 256 * 1024
-_LOOKED_AT: Final = 64
-"""Number of batches before a part that are searched for one with a correct checksum; else the scan starts earlier."""
-
-
-class FilePart(Struct, frozen=True):
-    """The entries of a file that start in bytes `start` to `end` (exclusive; None: to the file's end).
-
-    The walk to the start begins at `begin`, where an entry starts that an earlier scan has reached. `next_offset` is
-    the offset expected there; None: not known.
-    """
-
-    start: int = 0
-    end: int | None = None
-    begin: int = 0
-    next_offset: int | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the part is all of the file."""
-        return self.start == 0 and self.end is None
-
-
-WHOLE: Final = FilePart()
-
-
-def part_items(
-    source: Source, part: FilePart, *, base_offset: int | None, options: ScanOptions
-) -> Iterator[Run | Damage]:
-    """Yield the items of a scan of a `.log` file that belong to a part of it.
-
-    Damage belongs to the part that it starts in; damage of size 0, about a whole batch, to the part of that batch.
-    """
-    start = _scan_start(source, part, options)
-    if start is None:
-        return
-    if start.position == part.begin > 0:
-        base_offset = part.next_offset
-    until = MAX_INT64 if part.end is None else part.end
-    source.read_up_to(until)
-    for item in scan(source, base_offset=base_offset, options=options, start=start.position, until=until):
-        position = item.position if isinstance(item, Damage) else item.batches.column("position")[0]
-        if part.end is not None and position >= part.end:
-            return
-        kept = _kept(item, part)
-        if kept is not None:
-            if start.resynced and isinstance(kept, Run):
-                kept = kept._replace(resynced=True)
-            yield kept
-
-
-def _kept(item: Run | Damage, part: FilePart) -> Run | Damage | None:
-    """Return the part of an item that is in a part of the file; None: nothing is."""
-    if isinstance(item, Damage):
-        return item if item.position >= part.start else None
-    positions = item.batches.column("position")
-    first, last = 0, item.batches.count
-    if positions[0] < part.start:
-        first = sum(position < part.start for position in positions)
-    if part.end is not None and positions[-1] >= part.end:
-        last = sum(position < part.end for position in positions)
-    if (first, last) == (0, item.batches.count):
-        return item
-    if first == last:
-        return None
-    begins = positions[0] if item.begins is None else item.begins
-    return Run(item.memory, item.batches.part(first, last), item.resynced, begins=begins)
-
-
-class _Start(NamedTuple):
-    """Where a scan begins, and whether a search after damage has found that place."""
-
-    position: int
-    resynced: bool = False
-
-
-def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> _Start | None:
-    """Return where a scan must begin to read the part as a scan of the whole file does; None: no scan reaches it."""
-    if part.start <= part.begin:
-        return _Start(part.begin)
-    walk = _last_walk.to(source, part, options)
-    if walk.is_broken and not options.resync:
-        return None
-    found = last_good(source, walk.before, options.max_batch_bytes)
-    return _Start(part.begin if found is None else found[0], walk.resynced)
-
-
-def with_begin(source: Source, part: FilePart, options: ScanOptions) -> FilePart:
-    """Return a part that begins next to its start, so that its reader need not walk there from the file's start.
-
-    Parts of a file are given in their order: the file is walked once. One that no scan reaches, or only a search
-    after damage, is returned as it is.
-    """
-    if part.start <= part.begin:
-        return part
-    walk = _last_walk.to(source, part, options)
-    found = None if walk.is_broken or walk.resynced else last_good(source, walk.before, options.max_batch_bytes)
-    return part if found is None else replace(part, begin=found[0], next_offset=None)
-
-
-class Walk(NamedTuple):
-    """The end of a walk over lengths.
-
-    `before` are the last entries passed, as (position, size), from the last search on; `is_broken`: no whole entry is
-    at `position`, which is before the requested byte; `resynced`: whether a search has found the way.
-    """
-
-    position: int
-    before: deque[tuple[int, int]]
-    is_broken: bool = False
-    resynced: bool = False
-
-
-class _LastWalk:
-    """The last walk: a caller that reads the parts of a file one by one walks the file once."""
-
-    def __init__(self) -> None:
-        self._version: tuple[int, ...] = ()
-        self._begin = 0
-        self._walk = Walk(0, deque())
-
-    def to(self, source: Source, part: FilePart, options: ScanOptions) -> Walk:
-        """Return the walk to a part's start; it continues the last walk if the file is the same and did not change."""
-        is_known = (self._version, self._begin) == (source.version, part.begin) and self._walk.position <= part.start
-        walk = self._walk if is_known else Walk(part.begin, deque())
-        search = EntrySearch(source, LogFraming(0), options.max_batch_bytes)
-        while True:
-            resynced = walk.resynced
-            walk = walk_lengths(source, walk.position, part.start, walk.before)._replace(resynced=resynced)
-            if not walk.is_broken:
-                self._version, self._begin, self._walk = source.version, part.begin, walk
-                return walk
-            found = None
-            if options.resync:
-                found = search.find(walk.position + 1, source.size_bytes, before=part.start)
-            if found is None:
-                return walk
-            walk = Walk(found, deque(), resynced=True)
-
-
-_last_walk: Final = _LastWalk()
-
-
-def walk_lengths(source: Source, position: int, end: int, passed_before: Iterable[tuple[int, int]] = ()) -> Walk:
-    """Follow the lengths of a `.log` file's entries from one of them to the first that starts at `end` or after it.
-
-    `passed_before` are entries that an earlier walk has passed.
-    """
-    framing, columns = LogFraming(0), None
-    file_end, min_bytes = source.size_bytes, framing.min_entry_bytes
-    reads, peeked, envelope_of = source.peeks(), source.peeked, ENVELOPE.struct.unpack_from
-    before = deque(passed_before, maxlen=_LOOKED_AT)
-    while position < end:
-        size = LOG_OVERHEAD + envelope_of(peeked)[1] if reads(position) else 0
-        if not min_bytes <= size <= file_end - position:
-            return Walk(position, before, is_broken=True)
-        passed = 0
-        if size < _JUMP_BYTES:
-            columns = columns or BatchColumns(BATCH_ROWS)
-            passed = _walk_window(source, framing, position, end, columns)
-        if columns is not None and passed:
-            places = zip(columns.column("position"), columns.column("size_bytes"), strict=True)
-            before.extend([*places][-_LOOKED_AT:])
-        else:
-            before.append((position, size))
-        position += passed or size
-    return Walk(position, before)
-
-
-def last_good(
-    source: Source, places: Iterable[tuple[int, int]], max_batch_bytes: int
-) -> tuple[int, BatchColumns] | None:
-    """Return position and row of the last of some entries whose checksum is correct; None: there is none."""
-    framing, probe = LogFraming(0), BatchColumns(2)
-    for position, size in reversed([*places]):
-        if size > max_batch_bytes:
-            continue
-        try:
-            entry = source.window(position, size)
-        except UnreadableError:
-            continue
-        framing.walk(entry, position, -1, max_batch_bytes, check=True, into=probe)
-        if probe.count:
-            return position, probe
-    return None
-
-
-def _walk_window(source: Source, framing: LogFraming, position: int, end: int, columns: BatchColumns) -> int:
-    """Return the size of the small entries walked at a position, in bytes; 0 if the first of them is not valid."""
-    try:
-        window = source.window(position, min(_DENSE_BYTES, end - position))
-    except UnreadableError:
-        return 0
-    _, passed = framing.walk(window, position, -1, MAX_INT32, check=False, into=columns)
-    return passed if columns.count else 0
 
 
 _HEADER_BYTES: Final = 61
@@ -396,7 +180,7 @@ class LogReader:
         file: LogFile,
         unit: Unit,
         view: CommittedView | None,
-        part: FilePart = WHOLE,
+        part: LogPart = WHOLE,
     ) -> Iterator[Chunk]:
         """Yield rows of the request's level of a file or a part of it. Raises StorageError if it cannot be opened.
 
@@ -491,7 +275,7 @@ class LogReader:
     def _scan(self, source: Source, file: LogFile) -> Iterator[Run | Damage]:
         return scan(source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._request.scan_options)
 
-    def _items(self, source: Source, file: LogFile, part: FilePart) -> Iterator[Run | Damage]:
+    def _items(self, source: Source, file: LogFile, part: LogPart) -> Iterator[Run | Damage]:
         options = self._request.scan_options
         if not part.is_whole:
             return part_items(source, part, base_offset=file.base_offset, options=options)
@@ -500,9 +284,7 @@ class LogReader:
             return items
         return runs_backwards(source, items, is_v07=file.is_v07, base_offset=file.base_offset, options=options)
 
-    def _changes(
-        self, source: Source, file: LogFile, last: BatchMark | None, part: FilePart = WHOLE
-    ) -> Iterator[Chunk]:
+    def _changes(self, source: Source, file: LogFile, last: BatchMark | None, part: LogPart = WHOLE) -> Iterator[Chunk]:
         if part.end is not None:  # other changes are reported once for a file, after its last part
             if source.size_bytes < part.end:
                 yield self.changed(FileChange.SHRANK, file)

@@ -13,12 +13,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kafkalog_core.engine.parts import with_begin
 from kafkalog_core.engine.processes import Pool
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.spool import SpoolReader, SpoolWriter, has_room
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece
-from kafkalog_core.ops.dump.logreader import with_begin
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import NamedTuple, replace

@@ -6,9 +6,11 @@ Also the `segment` rows of a partition, for which each log file is read whole.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
+from kafkalog_core.engine import parts
 from kafkalog_core.engine.chunks import rows_at
+from kafkalog_core.engine.parts import PART_BYTES, WHOLE, LogPart, last_good, walk_lengths
 from kafkalog_core.engine.report import LogStats
 from kafkalog_core.engine.targets import LogDirTarget, PartitionTarget
 from kafkalog_core.errors import SelectionError, StorageError
@@ -18,7 +20,7 @@ from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import CODEC_NONE, HEADER_SIZE_UP_TO_MAGIC, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
 from kafkalog_core.format.names import LOG_KINDS, FileKind
 from kafkalog_core.kafka.sim.logfiles import LogFile, Unit, files_in_range, place_of, unit_of_file, unit_of_partition
-from kafkalog_core.ops.dump.logreader import WHOLE, FilePart, LogReader, last_good, walk_lengths
+from kafkalog_core.ops.dump.logreader import LogReader
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
@@ -31,11 +33,11 @@ from kafkalog_core.storage.source import Source, UnreadableError, code_of_error
 from kafkalog_core.structs import NamedTuple, Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from kafkalog_core.engine.parts import Walk
     from kafkalog_core.engine.report import Report
     from kafkalog_core.engine.targets import Target
-    from kafkalog_core.ops.dump.logreader import Walk
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
-    "SPLIT_BYTES",
     "LogSplit",
     "Position",
     "SplitPlan",
@@ -52,7 +53,6 @@ __all__ = [
     "divide",
     "end_of",
     "go_on",
-    "grouped",
     "is_compressed",
     "may_be_unfinished",
     "parts_between",
@@ -109,9 +109,6 @@ def segment_columns(file: LogFile, segment: Segment | None, figures: Mapping[str
     return row
 
 
-SPLIT_BYTES: Final = 64 * 1024 * 1024
-
-
 class LogSplit(Struct, frozen=True, kw_only=True):
     """A part of one log file. `log_dir` is the broker's log directory that it is in, None: it is in none.
 
@@ -120,7 +117,7 @@ class LogSplit(Struct, frozen=True, kw_only=True):
 
     file: LogFile
     log_dir: str | None = None
-    part: FilePart = WHOLE
+    part: LogPart = WHOLE
     segment: Segment | None = None
 
     @property
@@ -164,7 +161,7 @@ class SplitPlan(Struct, frozen=True, kw_only=True):
         return sum(split.size_bytes for split in self.splits)
 
 
-def plan_splits(request: DumpRequest, split_bytes: int = SPLIT_BYTES) -> SplitPlan:
+def plan_splits(request: DumpRequest, split_bytes: int = PART_BYTES) -> SplitPlan:
     """Divide a request's log files into splits of about `split_bytes`.
 
     A file that must be read whole is one split: in 0.7's format, with `resync`, for rows of segments.
@@ -203,38 +200,13 @@ def can_be_divided(split: LogSplit) -> bool:
     return not split.file.is_v07 and not is_object(split.path)
 
 
-def divide(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:
+def divide(split: LogSplit, split_bytes: int = PART_BYTES) -> Iterator[LogSplit]:
     """Yield a split in smaller ones of about `split_bytes`, as even as possible, if it can be divided."""
-    part, size_bytes = split.part, split.size_bytes
-    count = -(-size_bytes // max(1, split_bytes))
-    if count < 2 or not can_be_divided(split):
+    if split.size_bytes <= split_bytes or not can_be_divided(split):
         yield split
         return
-    bounds = [part.start + size_bytes * number // count for number in range(count)]
-    for start, end in zip(bounds, [*bounds[1:], part.end], strict=True):
-        yield replace(split, part=replace(part, start=start, end=end))
-
-
-class _Sized(Protocol):
-    @property
-    def size_bytes(self) -> int: ...
-
-
-_Item = TypeVar("_Item", bound=_Sized)
-
-
-def grouped(items: Iterable[_Item], size_bytes: int, most: int | None = None) -> Iterator[tuple[_Item, ...]]:
-    """Yield the items, in order, in groups of about `size_bytes` and of at most `most` items."""
-    group: list[_Item] = []
-    group_bytes = 0
-    for item in items:
-        if group and (group_bytes + item.size_bytes > size_bytes or len(group) == most):
-            yield tuple(group)
-            group, group_bytes = [], 0
-        group.append(item)
-        group_bytes += item.size_bytes
-    if group:
-        yield tuple(group)
+    for part in parts.divide(split.part, split.size_bytes, split_bytes):
+        yield replace(split, part=part)
 
 
 def read_split(
@@ -385,7 +357,7 @@ def parts_between(
         begin = here if _base(file) == here.segment else _start_of(file)
         last = end.byte if _base(file) == end.segment else None
         if last is None or last > begin.byte:
-            part = FilePart(start=begin.byte, end=last, begin=begin.byte, next_offset=begin.offset)
+            part = LogPart(start=begin.byte, end=last, begin=begin.byte, next_offset=begin.offset)
             yield LogSplit(file=file, log_dir=unit.log_dir, part=part)
 
 

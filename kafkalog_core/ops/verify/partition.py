@@ -26,7 +26,7 @@ from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs
 from kafkalog_core.kafka.sim.logfiles import (
     FEW_GAPS,
-    LogPart,
+    LogHead,
     OffsetSpan,
     are_mixed,
     chain_findings,
@@ -516,17 +516,17 @@ class Gaps:
             if not_held(next_offset(one), following.base_offset - 1, self._held)
         ]
 
-    def _before_the_gap(self) -> Iterator[LogPart]:
+    def _before_the_gap(self) -> Iterator[LogHead]:
         """Yield what is before the only gap, the nearest first."""
         for verdict, gap in self._inside[:1]:
-            yield LogPart(verdict.path, verdict.base_offset, gap.position)
+            yield LogHead(verdict.path, verdict.base_offset, gap.position)
             yield from self._segments_before(self._verdicts.index(verdict))
         for index in self._between:
             yield from self._segments_before(index)
 
-    def _segments_before(self, index: int) -> Iterator[LogPart]:
+    def _segments_before(self, index: int) -> Iterator[LogHead]:
         for verdict in reversed(self._verdicts[:index]):
-            yield LogPart(verdict.path, verdict.base_offset, verdict.size_bytes)
+            yield LogHead(verdict.path, verdict.base_offset, verdict.size_bytes)
 
     def _put_inside(self, sink: Sink) -> None:
         """Report offsets that no batch has, in a log that is not known to be compacted."""

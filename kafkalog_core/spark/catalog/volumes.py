@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafkalog_core.ops.dump.splits import grouped
+from kafkalog_core.engine.parts import grouped
 from kafkalog_core.spark.catalog.notes import NotesWriter, note_row, piece_row, reading, row_bytes, wanted_rows
 from kafkalog_core.spark.lake.store import attempt_name, writing
 from kafkalog_core.spark.lake.tables import TableFile

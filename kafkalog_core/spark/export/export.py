@@ -12,12 +12,12 @@ from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from kafkalog_core.engine.parts import grouped
 from kafkalog_core.errors import LockedError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.sim.logfiles import Checkpoints
 from kafkalog_core.ops.dump.runs import DumpRequest
-from kafkalog_core.ops.dump.splits import grouped
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS

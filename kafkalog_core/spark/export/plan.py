@@ -8,11 +8,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.engine.parts import LogPart, grouped
 from kafkalog_core.errors import StorageError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.kafka.sim.logfiles import Compaction, OffsetSpan, chain_findings, files_in_range
-from kafkalog_core.ops.dump.logreader import FilePart
-from kafkalog_core.ops.dump.splits import LogSplit, divide, grouped
+from kafkalog_core.ops.dump.splits import LogSplit, divide
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
 from kafkalog_core.spark.session.schema import spark_text
 from kafkalog_core.structs import NamedTuple, replace
@@ -188,7 +188,7 @@ class PartitionExport:
                 next_offset = resume.last_offset + 1
                 self._seeds[file.path] = FileSpan(resume.last_offset, resume.position, 0)
                 split = replace(
-                    split, part=FilePart(start=resume.position, begin=resume.position, next_offset=next_offset)
+                    split, part=LogPart(start=resume.position, begin=resume.position, next_offset=next_offset)
                 )
                 if not split.size_bytes:
                     continue

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, Literal, cast
 
+from kafkalog_core.engine.parts import PART_BYTES
 from kafkalog_core.engine.selection import Selection, parse_size, parse_time_ms, whole_number
 from kafkalog_core.errors import SelectionError, SettingError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.ops.dump.splits import SPLIT_BYTES
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.storage.object_paths import OPTION_NAMES, StorageOptions, is_object
 from kafkalog_core.storage.objects import options_of
@@ -124,7 +124,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = False) -> Sour
         filters=_filters(values),
         committed=_committed(values),
         resync=_flag(values, "resync", default=False),
-        split_bytes=_size(values, "splitBytes", SPLIT_BYTES),
+        split_bytes=_size(values, "splitBytes", PART_BYTES),
         batch_rows=max(1, _number(values, "batchRows") or 50_000),
         batch_bytes=_size(values, "batchBytes", 64 * 1024 * 1024),
         max_batch_bytes=_size(values, "maxBatchBytes", MAX_BATCH_BYTES),

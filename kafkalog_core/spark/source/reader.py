@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from kafkalog_core.engine.chunks import BatchChunk, RecordChunk
+from kafkalog_core.engine.parts import grouped
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, resolve, same_partitions
 from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
@@ -24,7 +25,6 @@ from kafkalog_core.ops.dump.splits import (
     divide,
     end_of,
     go_on,
-    grouped,
     parts_between,
     plan_splits,
     read_split,

@@ -10,7 +10,7 @@ from kafkalog_core.kafka.sim import logfiles
 from kafkalog_core.kafka.sim.logfiles import (
     Checkpoints,
     Compaction,
-    LogPart,
+    LogHead,
     is_compacted,
     shows_no_compaction,
     unit_of_partition,
@@ -44,10 +44,10 @@ def keyed(first: int, *keys: bytes | None, **fields: int) -> bytes:
     return batch_v2([record(first + number, key) for number, key in enumerate(keys)], **fields)
 
 
-def part(tmp_path: Path, data: bytes, base: int = 0) -> LogPart:
+def part(tmp_path: Path, data: bytes, base: int = 0) -> LogHead:
     path = tmp_path / f"{base:020d}.log"
     path.write_bytes(data)
-    return LogPart(str(path), base, len(data))
+    return LogHead(str(path), base, len(data))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_key_of_an_earlier_segment(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_gone_tells_nothing(tmp_path: Path) -> None:
-    assert not shows_no_compaction([LogPart(str(tmp_path / "gone.log"), 0, 100)], OPTIONS)
+    assert not shows_no_compaction([LogHead(str(tmp_path / "gone.log"), 0, 100)], OPTIONS)
 
 
 @pytest.mark.parametrize(("name", "value"), [("_LOOK_BYTES", 300), ("_LOOK_RECORDS", 3)])

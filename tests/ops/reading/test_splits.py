@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog_core.engine.parts import LogPart
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import AccessError, NotFoundError, SelectionError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.dump import splits as splits_module
-from kafkalog_core.ops.dump.logreader import FilePart, LogReader
+from kafkalog_core.ops.dump.logreader import LogReader
 from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.ops.dump.splits import LogSplit, divide, plan_splits, read_split
 from kafkalog_core.progress import NO_PROGRESS
@@ -339,7 +340,7 @@ def test_to_go_on_where_somebody_stopped(tmp_path: Path) -> None:
     request = DumpRequest(targets=tuple(resolve([str(log)])), level="records")
     (whole,) = plan_splits(request).splits
     size = len(data) // 40
-    rest = replace(whole, part=FilePart(start=10 * size, end=30 * size, begin=10 * size, next_offset=10))
+    rest = replace(whole, part=LogPart(start=10 * size, end=30 * size, begin=10 * size, next_offset=10))
     assert rest.size_bytes == 20 * size
     assert offsets_of(rows_of(divide(rest, 150), request)) == list(range(10, 30))
     (log / f"{0:020d}.log").write_bytes(data[: 10 * size] + bytes(size) + data[11 * size :])
