@@ -33,10 +33,6 @@ class Workers(Protocol):
     def jobs(self) -> int:
         """Number of pieces that are worked on at the same time."""
 
-    @property
-    def scratch(self) -> str | None:
-        """A directory for temporary files that all workers share; None: there is none, results contain everything."""
-
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
         """Return the results of `work_of(*piece, advance)` in the order of `pieces`, which are read lazily.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -25,6 +26,7 @@ from threading import Thread
 from traceback import format_exc
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
+from kafkalog_core.engine.spool import Kept, SpoolReader, SpoolWriter, outputs_in_memory, shortage
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.source import READING
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
     from types import TracebackType
 
+    from kafkalog_core.engine.spool import Output
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.object_paths import StorageOptions
     from kafkalog_core.storage.source import ReadLimit
@@ -55,7 +58,11 @@ _M_MMAP_THRESHOLD: Final = -3
 _MAPPED_BYTES: Final = 32 * 1024 * 1024
 _HELD_BYTES: Final = 64 * 1024 * 1024
 
+_TEMP_VARIABLES: Final = ("TMPDIR", "TEMP", "TMP")
+_TEMP_PLACES: Final = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 -- where tempfile looks
+
 _Result = TypeVar("_Result")
+_Begun = TypeVar("_Begun")
 
 
 class StopWorkError(Exception):
@@ -63,29 +70,28 @@ class StopWorkError(Exception):
 
 
 class Pool:
-    """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read.
-
-    `scratch` is a directory for temporary files, which is deleted with the pool.
-    """
+    """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read."""
 
     def __init__(self, jobs: int, progress: Progress) -> None:
         """Prepare the processes; they start with the first tasks. Raises WorkerLostError."""
         self.jobs = jobs
         self._progress = progress
         self._counted_bytes = 0
+        self._directory = _temporary_directory()
+        self._scratch = None if self._directory is None else self._directory.name
+        self._numbers = itertools.count()
         self._is_counting = True
+        self._context = _context(self._scratch)
         try:
-            self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-workers-", ignore_cleanup_errors=True)
+            self._shared = _Shared(self._context.Value("q", 0), self._context.Value("b", 0, lock=False))
+            with _sigint_blocked():
+                resource_tracker.ensure_running()
+            self._executor = ProcessPoolExecutor(
+                jobs, self._context, initializer=_begin, initargs=(self._shared, _settings_of(jobs), self._scratch)
+            )
         except OSError as error:
+            self._clean_up()
             raise _not_started(error) from error
-        self.scratch = self._directory.name
-        self._context = _context()
-        self._shared = _Shared(self._context.Value("q", 0), self._context.Value("b", 0, lock=False))
-        with _sigint_blocked():
-            resource_tracker.ensure_running()
-        self._executor = ProcessPoolExecutor(
-            jobs, self._context, initializer=_begin, initargs=(self._shared, _settings_of(jobs), self.scratch)
-        )
 
     def __enter__(self) -> Self:
         return self
@@ -93,62 +99,78 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._shared.stop.value = kind is not None
+        self._shared.stop.value = True  # of what is not done yet nobody wants the result
         self._executor.shutdown(cancel_futures=True)
-        self._directory.cleanup()
+        self._clean_up()
 
-    def map(
-        self,
-        work_of: Callable[..., _Result],
-        tasks: Iterable[tuple[Any, ...]],
-        meanwhile: Callable[[], object] | None = None,
-    ) -> Iterator[_Result]:
-        """See `pool.Workers`. meanwhile: called again and again while the first of the results has not come."""
-        waiting: deque[Future[tuple[bool, Any]]] = deque()
+    @property
+    def shortage(self) -> str | None:
+        """Why there is no room for large outputs, as a clause; None: there is."""
+        return shortage(self._scratch, self.jobs)
+
+    def map(self, work_of: Callable[..., _Result], tasks: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
+        """Yield the results of `work_of(*task, advance)`; see `pool.Workers`."""
+        for future in self._in_order(partial(self._submit, work_of), tasks):
+            yield self.done(future).result()
+
+    def outputs(self, work_of: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> Iterator[Output]:
+        """Yield the output of `work_of(*task, stream, advance)` for each task, in their order; they are read lazily.
+
+        Each output is to be read before the next one is requested. Its data come while the task is at work.
+        """
+        if self._scratch is None:
+            yield from outputs_in_memory(self, work_of, tasks)
+            return
+        yield from self._in_order(partial(self._submit_output, self._scratch, work_of), tasks)
+
+    def stop_counting(self) -> None:
+        """Leave the progress alone from now on: it has raised an error, and would raise it again."""
+        self._is_counting = False
+
+    def wait(self, future: Future[_Done], seconds: float) -> None:
+        """Wait for a task, but no longer than that, and count what was read. Raises what the progress raises."""
+        wait([future], seconds)
+        self._count()
+
+    def done(self, future: Future[_Done]) -> _Done:
+        """Return what has become of a task, after its end. Raises WorkerLostError, and what the progress raises."""
+        while not future.done():
+            self.wait(future, _LOOK_S)
+        self._count()
+        try:
+            return future.result()
+        except BrokenProcessPool as error:
+            raise _lost() from error
+
+    def _in_order(
+        self, submit: Callable[[tuple[Any, ...]], _Begun], tasks: Iterable[tuple[Any, ...]]
+    ) -> Iterator[_Begun]:
+        """Yield what has begun, in order: as many tasks as there are processes, and the next one."""
+        waiting: deque[_Begun] = deque()
         source = iter(tasks)
         while True:
-            while len(waiting) <= self.jobs:  # as many as there are processes, and the next one
-                task = next(source, None)
-                if task is None:
-                    break
-                waiting.append(self._submit(work_of, task))
+            for task in itertools.islice(source, self.jobs + 1 - len(waiting)):
+                waiting.append(submit(task))
             if not waiting:
                 return
-            first = waiting.popleft()
-            try:
-                result = self._result(first, meanwhile)
-            except KeyboardInterrupt:
-                if meanwhile is not None:  # what it has done by now was passed on: the rest of it, too
-                    self._is_counting = False
-                    yield self._result(first, meanwhile)
-                raise
-            yield result
+            yield waiting.popleft()
 
-    def _submit(self, work_of: Callable[..., _Result], task: tuple[Any, ...]) -> Future[tuple[bool, Any]]:
+    def _submit(
+        self, work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, int] | None = None
+    ) -> Future[_Done]:
         if START_METHOD == "forkserver":
             self._context.set_forkserver_preload([work_of.__module__])
         try:
             with _sigint_blocked():  # for the processes, and the server, that are started here
-                return self._executor.submit(_run, work_of, task)
+                return self._executor.submit(_run, work_of, task, place)
         except BrokenProcessPool as error:
             raise _lost() from error
         except (OSError, EOFError, RuntimeError) as error:  # EOFError: of a server that has ended; no more threads
             raise _not_started(error) from error
 
-    def _result(self, future: Future[tuple[bool, Any]], meanwhile: Callable[[], object] | None) -> Any:
-        while not future.done():
-            wait([future], _LOOK_S if meanwhile is None else _SHORT_S)
-            self._count()
-            if meanwhile is not None:
-                meanwhile()
-        try:
-            is_good, result = future.result()
-        except BrokenProcessPool as error:
-            raise _lost() from error
-        self._count()
-        if is_good:
-            return result
-        raise result
+    def _submit_output(self, scratch: str, work_of: Callable[..., Any], task: tuple[Any, ...]) -> _TaskOutput:
+        place = scratch, next(self._numbers)
+        return _TaskOutput(self, self._submit(work_of, task, place), SpoolReader(*place))
 
     def _count(self) -> None:
         if not self._is_counting:
@@ -157,10 +179,54 @@ class Pool:
         counted_bytes, self._counted_bytes = self._counted_bytes, read_bytes
         self._progress.advance(read_bytes - counted_bytes)
 
+    def _clean_up(self) -> None:
+        if self._directory is not None:
+            self._directory.cleanup()
 
-def _context() -> BaseContext:
+
+class _TaskOutput:
+    """The output of a task of a pool. If the progress ends `data`, that can be called again for the rest."""
+
+    def __init__(self, pool: Pool, future: Future[_Done], files: SpoolReader) -> None:
+        self._pool = pool
+        self._future = future
+        self._files = files
+        self._is_read = False
+
+    def data(self) -> Iterator[bytes]:
+        """See `Output`."""
+        while not self._is_read:
+            is_done = self._future.done()  # before the look: what is written after it is looked at again
+            yield from self._files.files()
+            if not is_done:
+                self._pool.wait(self._future, _SHORT_S)
+                continue
+            self._is_read = True
+            if self._future.exception() is None:
+                yield from self._future.result().kept.data()
+
+    def result(self) -> Any:
+        """See `Output`."""
+        return self._pool.done(self._future).result()
+
+
+def _temporary_directory() -> tempfile.TemporaryDirectory[str] | None:
+    """Return a new directory for temporary files; None: there is no place for one.
+
+    The working directory, which is Python's last resort, is no such place: it may be one of a broker's.
+    """
+    try:
+        place = tempfile.gettempdir()
+        if place not in _TEMP_PLACES and not any(map(os.environ.get, _TEMP_VARIABLES)) and place == os.getcwd():
+            return None
+        return tempfile.TemporaryDirectory(prefix="kafkalog-workers-", dir=place, ignore_cleanup_errors=True)
+    except OSError:
+        return None
+
+
+def _context(scratch: str | None) -> BaseContext:
     method = START_METHOD
-    if method == "forkserver" and len(os.fsencode(tempfile.gettempdir())) > _MOST_TEMP_BYTES:
+    if method == "forkserver" and (scratch is None or len(os.fsencode(os.path.dirname(scratch))) > _MOST_TEMP_BYTES):
         method = "spawn"
     return multiprocessing.get_context(method)
 
@@ -226,7 +292,7 @@ def _settings_of(jobs: int) -> _Settings:
     return _Settings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold())
 
 
-def _begin(shared: _Shared, settings: _Settings, scratch: str) -> None:
+def _begin(shared: _Shared, settings: _Settings, scratch: str | None) -> None:
     """Begin a process of the pool."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(*settings.gc_threshold)
@@ -237,22 +303,42 @@ def _begin(shared: _Shared, settings: _Settings, scratch: str) -> None:
         Thread(target=_end_with_parent, args=(scratch,), daemon=True).start()
 
 
-def _run(work_of: Callable[..., Any], task: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Do a task, and return whether it was done, and its result or its error.
+class _Done(NamedTuple):
+    """What has become of a task: its result, or the error that it has raised; and what it has written last."""
 
-    An error that cannot be pickled both ways would end the pool: its text is returned.
-    """
+    value: Any = None
+    error: Exception | None = None
+    kept: Kept = Kept()
+
+    def result(self) -> Any:
+        """Return the result, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def _run(work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, int] | None) -> _Done:
+    """Do a task. place: of its spool, directory and number; None: it has none."""
+    advance = _Here.shared.advance
+    stream = None if place is None else SpoolWriter(*place, partial(advance, 0))
+    given = task if stream is None else (*task, stream)
     try:
-        return True, work_of(*task, _Here.shared.advance)
+        done = _Done(work_of(*given, advance))
     except BaseException as error:  # noqa: BLE001 -- it is raised where the result is waited for
-        failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
-        if not isinstance(error, KafkalogError | StopWorkError):
-            failure.add_note(format_exc())  # which does not go with it
-        try:
-            pickle.loads(pickle.dumps(failure))  # noqa: S301 -- made a moment ago
-        except Exception:  # noqa: BLE001 -- of any class
-            failure = RuntimeError(f"{type(error).__name__}: {str(error)[:_MOST_TEXT]}")
-        return False, failure
+        done = _Done(error=_sendable(error))
+    return done if stream is None else done._replace(kept=stream.kept())
+
+
+def _sendable(error: BaseException) -> Exception:
+    """Return an error that can be pickled both ways: another one would end the pool."""
+    failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
+    if not isinstance(error, KafkalogError | StopWorkError):
+        failure.add_note(format_exc())  # which does not go with it
+    try:
+        pickle.loads(pickle.dumps(failure))  # noqa: S301 -- made a moment ago
+    except Exception:  # noqa: BLE001 -- of any class
+        return RuntimeError(f"{type(error).__name__}: {str(error)[:_MOST_TEXT]}")
+    return failure
 
 
 def _keep_memory() -> None:
@@ -268,10 +354,11 @@ def _keep_memory() -> None:
     mallopt(_M_TRIM_THRESHOLD, _HELD_BYTES)
 
 
-def _end_with_parent(scratch: str) -> None:
+def _end_with_parent(scratch: str | None) -> None:
     """Wait until the process that has started this one is dead, then delete its temporary files and end."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
-        shutil.rmtree(scratch, ignore_errors=True)
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
         os._exit(1)

@@ -1,46 +1,123 @@
-"""What a task writes, on its way from its process to the output: files of some megabytes, deleted when they are read.
+"""What a task writes, on its way from its process to the caller: files of some megabytes, deleted when they are read.
 
 A task may have a few such files at a time, and then waits until the first of them was read: so the space that they need
-is bounded, whatever a task writes. Only one is read at a time, that of the first task which has not ended; those after
-it wait. Results are in order, and no process waits for one after it.
+is bounded, whatever a task writes. Only one task is read at a time, the first that has not ended; those after it wait.
+So the order is that of the tasks, and no process waits for one after it. The last bytes of a task, less than a file,
+come with its result: most tasks need no file.
+
+Workers that share no directory with the caller, as those on other machines, keep all of it in memory, compressed.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
+import zlib
 from contextlib import suppress
 from threading import Event
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog_core.errors import WorkerLostError
+from kafkalog_core.structs import NamedTuple
+from kafkalog_core.text import size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
+    from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog_core.engine.pool import Workers
 
-__all__ = ["MOST_FILES", "SPOOL_BYTES", "SpoolReader", "SpoolWriter", "has_room"]
+__all__ = [
+    "MOST_FILES",
+    "SPOOL_BYTES",
+    "Kept",
+    "Output",
+    "OutputStream",
+    "SpoolReader",
+    "SpoolWriter",
+    "kept_output",
+    "outputs_in_memory",
+    "send",
+    "sent",
+    "shortage",
+]
 
 SPOOL_BYTES: Final = 8 * 1024 * 1024
-"""Size of a file, unless a single line is larger."""
+"""Size of a file, unless what is written at once is larger."""
 MOST_FILES: Final = 4
-"""Files of a task that were not read yet, and the one that is being written."""
+"""Files of a task that were not read yet, besides the one that is being written."""
 _PAUSE: Final = Event()
 _PAUSE_S: Final = 0.002
+_BLOCK_BYTES: Final = 4 * 1024 * 1024
+_LEVEL: Final = 1
 
 
+class OutputStream(Protocol):
+    """The stream of one task."""
+
+    def write(self, data: bytes | memoryview, /) -> object:
+        """Take bytes, which are not divided on their way. Raises WorkerLostError if there is no space for them."""
+
+
+class Output(Protocol):
+    """What one task has written, which is read once and in order, and its result."""
+
+    def data(self) -> Iterator[bytes]:
+        """Yield what the task writes, as soon as it comes, in pieces that end where a write of it ends."""
+
+    def result(self) -> Any:
+        """Return the result, after all data. Raises WorkerLostError, and what the task has raised."""
+
+
+def send(stream: OutputStream, value: object) -> None:
+    """Write a value, for `sent`."""
+    stream.write(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+
+
+def sent(output: Output) -> Iterator[Any]:
+    """Yield the values that a task has sent."""
+    for data in output.data():
+        stream = io.BytesIO(data)
+        while stream.tell() < len(data):
+            yield pickle.load(stream)  # noqa: S301 -- written by a process of the same run
+
+
+class Kept(NamedTuple):
+    """What a task has written that is in no file: compressed blocks, and the bytes after them."""
+
+    blocks: tuple[bytes, ...] = ()
+    last: bytes = b""
+
+    def data(self) -> Iterator[bytes]:
+        """Yield it."""
+        yield from map(zlib.decompress, self.blocks)
+        if self.last:
+            yield self.last
+
+
+# --- by files ---------------------------------------------------------------------------------------------------------
 def _path(directory: str, task: int, number: int) -> str:
-    return f"{directory}/rows-{task}-{number}"
+    return f"{directory}/task-{task}-{number}"
 
 
-def has_room(directory: str, jobs: int) -> bool:
-    """Return whether there is space for all that tasks may have written before it is read."""
+def shortage(directory: str | None, jobs: int) -> str | None:
+    """Return why there is no room for all that tasks may have written before it is read, as a clause; None: there is.
+
+    Args:
+        directory: for temporary files; None: there is none.
+        jobs: number of processes.
+    """
+    if directory is None:
+        return "no directory for temporary files can be written"
     found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize >= (jobs + 1) * (MOST_FILES + 1) * SPOOL_BYTES
+    free_bytes, needed_bytes = found.f_bavail * found.f_frsize, (jobs + 1) * (MOST_FILES + 1) * SPOOL_BYTES
+    if free_bytes >= needed_bytes:
+        return None
+    return f"{os.path.dirname(directory)} has {size(free_bytes)} free of {size(needed_bytes)} for temporary files"
 
 
 class SpoolWriter:
-    """The stream of one task, a context manager. Lines are written as a whole: a file ends where one of them does."""
+    """The stream of a task to its files. A file ends where a write ends."""
 
     def __init__(self, directory: str, task: int, look: Callable[[], object]) -> None:
         """Begin. look: called now and then while it waits for the reader; it may raise an error."""
@@ -51,24 +128,28 @@ class SpoolWriter:
         self._memory = memoryview(bytearray(SPOOL_BYTES))
 
     def room(self) -> memoryview:
-        """Return memory for lines, which are then given to `write`."""
+        """Return memory for bytes, which are then given to `write`."""
         return self._memory[self._size :]
 
     def write(self, data: bytes | memoryview) -> None:
-        """Take lines. Raises WorkerLostError if there is no space for them."""
-        size = len(data)
+        """Take bytes. Raises WorkerLostError if there is no space for them."""
+        size_bytes = len(data)
         if isinstance(data, memoryview) and data.obj is self._memory.obj:  # they are there
-            self._size += size
+            self._size += size_bytes
         else:
-            if size > SPOOL_BYTES - self._size:
+            if size_bytes > SPOOL_BYTES - self._size:
                 self._put(self._memory[: self._size])
-            if size > SPOOL_BYTES:
+            if size_bytes > SPOOL_BYTES:
                 self._put(data)
                 return
-            self._memory[self._size : self._size + size] = data
-            self._size += size
+            self._memory[self._size : self._size + size_bytes] = data
+            self._size += size_bytes
         if self._size >= SPOOL_BYTES // 2:
             self._put(self._memory[: self._size])
+
+    def kept(self) -> Kept:
+        """Return what was written last and is in no file."""
+        return Kept(last=bytes(self._memory[: self._size]))
 
     def _put(self, data: bytes | memoryview) -> None:
         self._size = 0
@@ -84,7 +165,7 @@ class SpoolWriter:
                 left = memoryview(data)
                 while left:
                     left = left[file.write(left) :]
-            os.rename(f"{path}.tmp", path)
+            os.rename(f"{path}.tmp", path)  # a file under this name is whole
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             advice = "set TMPDIR to another place, or use --jobs 1, which needs none"
@@ -92,36 +173,72 @@ class SpoolWriter:
             raise WorkerLostError(message, path=self._directory) from error
         self._number += 1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Write what is kept, also before an error: the rows before it are shown."""
-        self._put(self._memory[: self._size])
-
 
 class SpoolReader:
-    """Passes on what tasks have written, the first one's first."""
+    """The files of one task."""
 
-    def __init__(self, directory: str, write: Callable[[memoryview], object]) -> None:
+    def __init__(self, directory: str, task: int) -> None:
         self._directory = directory
-        self._write = write
-        self.task = self._number = 0
+        self._task = task
+        self._number = 0
 
-    def pass_on(self) -> None:
-        """Pass on the files of the present task that are complete."""
+    def files(self) -> Iterator[bytes]:
+        """Yield the contents of the files that are there; each is deleted."""
         with suppress(FileNotFoundError):
             while True:
-                path = _path(self._directory, self.task, self._number)
+                path = _path(self._directory, self._task, self._number)
                 with open(path, "rb", buffering=0) as file:
                     data = file.read()
                 os.unlink(path)
                 self._number += 1
-                self._write(memoryview(data))
+                yield data
 
-    def end_task(self) -> None:
-        """Pass on what the present task has written to its end, and begin with the next one."""
-        self.pass_on()
-        self.task, self._number = self.task + 1, 0
+
+# --- in memory --------------------------------------------------------------------------------------------------------
+class _MemoryStream:
+    """The stream of a task whose process shares no directory with the caller."""
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._last = bytearray()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take bytes."""
+        self._last += data
+        if len(self._last) >= _BLOCK_BYTES:
+            self._blocks.append(zlib.compress(self._last, _LEVEL))
+            self._last.clear()
+
+    def kept(self) -> Kept:
+        """Return all of it."""
+        return Kept(tuple(self._blocks), bytes(self._last))
+
+
+class _KeptOutput(NamedTuple):
+    """The output of a task that has ended."""
+
+    kept: Kept
+    value: Any
+
+    def data(self) -> Iterator[bytes]:
+        """See `Output`."""
+        return self.kept.data()
+
+    def result(self) -> Any:
+        """See `Output`."""
+        return self.value
+
+
+def kept_output(work_of: Callable[..., Any], *task: Any) -> _KeptOutput:
+    """Do a task, of which the last argument is the function that counts what is read, and keep what it writes."""
+    *given, advance = task
+    stream = _MemoryStream()
+    value = work_of(*given, stream, advance)
+    return _KeptOutput(stream.kept(), value)
+
+
+def outputs_in_memory(
+    workers: Workers, work_of: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]
+) -> Iterator[Output]:
+    """Yield the output of `work_of(*task, stream, advance)` for each task in order, from workers of any kind."""
+    return workers.map(kept_output, ((work_of, *task) for task in tasks))

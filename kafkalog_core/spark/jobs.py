@@ -170,8 +170,6 @@ class _GiantWorkers:
     that map.
     """
 
-    scratch: None = None
-
     def __init__(self, workers: SparkWorkers, giant_bytes: int, *, forced: bool) -> None:
         self._workers = workers
         self._giant_bytes = giant_bytes

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafkalog_core.engine.parts import with_begin
 from kafkalog_core.engine.processes import Pool
 from kafkalog_core.engine.report import Report
-from kafkalog_core.engine.spool import SpoolReader, SpoolWriter, has_room
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece
 from kafkalog_core.progress import Advance
@@ -26,6 +25,7 @@ from kafkalog_core.structs import NamedTuple, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.engine.spool import Output, SpoolWriter
     from kafkalog_core.kafka.sim.logfiles import OffsetSpan
     from kafkalog_core.ops.dump.dump import Step
     from kafkalog_core.ops.dump.runs import DumpRequest
@@ -110,11 +110,12 @@ class _ParallelDump:
                 if _has_no_reader(self._output.descriptor):
                     raise BrokenPipeError
                 with Pool(jobs, progress) as pool:
-                    may_share = has_room(pool.scratch, jobs)
-                    if may_share:
+                    shortage = pool.shortage
+                    if shortage is None:
                         self._share(pool)
                         return
-                    self._output.warn(f"too little space in {pool.scratch} for rows of {jobs} processes: one reads")
+                may_share = False
+                self._output.warn(f"{shortage}: one process reads; set TMPDIR to another place for {jobs}")
             if not self._ahead:
                 return
             step = self._ahead.popleft()
@@ -147,33 +148,28 @@ class _ParallelDump:
     # --- in other processes -------------------------------------------------------------------------------------------
     def _share(self, pool: Pool) -> None:
         self._output.flush()
-        reader = SpoolReader(pool.scratch, self._put)
-        pass_on = partial(self._pass_on, reader)
         try:
-            for result in pool.map(_write_piece, self._tasks(pool.scratch), pass_on):
-                pass_on()
-                reader.end_task()
-                self._took(self._begun.popleft(), result)
-        except KafkalogError:  # of the piece whose turn it is: its rows come before it
-            pass_on()
-            raise
+            for output in pool.outputs(_write_piece, self._tasks()):
+                self._write_begun()
+                try:
+                    self._take(output)
+                except KeyboardInterrupt:  # some of its rows are shown: the others too, for the report counts them
+                    pool.stop_counting()
+                    self._take(output)
+                    raise
         finally:
             self._close()
         self._write_begun()
 
-    def _tasks(
-        self, scratch: str
-    ) -> Iterator[tuple[int, DumpRequest, LogPiece, Callable[[SpoolWriter], ChunkWriter], str]]:
+    def _tasks(self) -> Iterator[tuple[DumpRequest, LogPiece, Callable[[SpoolWriter], ChunkWriter]]]:
         """Yield the pieces of work; all steps are noted in order."""
-        number = 0
         while (step := self._ahead.popleft() if self._ahead else self._next()) is not None:
             if not isinstance(step, LogPiece):
                 self._begun.append(step)
                 continue
             piece = self._with_begin(step)
             self._begun.append(piece)
-            yield number, self._request, piece, self._output.open_writer, scratch
-            number += 1
+            yield self._request, piece, self._output.open_writer
 
     def _with_begin(self, piece: LogPiece) -> LogPiece:
         """Return a part of a large file with the place where its reader begins."""
@@ -184,7 +180,7 @@ class _ParallelDump:
             if self._source is None or self._source.path != split.path:
                 self._close()
                 self._source = Source.open(split.path)
-            part = with_begin(self._source, split.part, self._request.max_batch_bytes)
+            part = with_begin(self._source, split.part, self._request.scan_options)
         except KafkalogError:  # its reader meets it too
             return piece
         return replace(piece, splits=(replace(split, part=part),))
@@ -194,23 +190,20 @@ class _ParallelDump:
         if source is not None:
             source.close()
 
-    def _pass_on(self, reader: SpoolReader) -> None:
-        """Write what is there of the rows whose turn it is."""
-        self._write_begun()
-        if self._begun:
-            reader.pass_on()
-
     def _write_begun(self) -> None:
         """Take the steps before the next piece."""
         while self._begun and not isinstance(self._begun[0], LogPiece):
             self._write(self._begun.popleft())
             self._output.flush()
 
-    def _put(self, data: memoryview) -> None:
-        while data:
-            data = data[os.write(self._output.descriptor, data) :]
-
-    def _took(self, piece: Step, result: _PieceResult) -> None:
+    def _take(self, output: Output) -> None:
+        """Write the rows of the piece whose turn it is, and take what was found in it."""
+        for data in output.data():
+            left = memoryview(data)
+            while left:
+                left = left[os.write(self._output.descriptor, left) :]
+        result: _PieceResult = output.result()
+        piece = self._begun.popleft()
         self._report.add(result.report)
         self._dumper.matches += result.matches
         for split, span in zip(piece.splits if isinstance(piece, LogPiece) else (), result.spans, strict=True):
@@ -237,22 +230,20 @@ class _PieceResult(NamedTuple):
 
 
 def _write_piece(
-    number: int,
     request: DumpRequest,
     piece: LogPiece,
     open_writer: Callable[[SpoolWriter], ChunkWriter],
-    scratch: str,
+    stream: SpoolWriter,
     advance: Callable[[int], None],
 ) -> _PieceResult:
     """Read a piece, and spool its rows. Raises StorageError for a file that is itself a target."""
     report = Report()
-    with SpoolWriter(scratch, number, partial(advance, 0)) as stream:
-        dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
-        writer = open_writer(stream)
-        spans: list[OffsetSpan | None] = []
-        for split in piece.splits:
-            for chunk in dumper.rows_of(LogPiece((split,), piece.targets)):
-                report.rows += chunk.count
-                writer.write(chunk)
-            spans.append(dumper.spans.pop(split.path))
+    dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
+    writer = open_writer(stream)
+    spans: list[OffsetSpan | None] = []
+    for split in piece.splits:
+        for chunk in dumper.rows_of(LogPiece((split,), piece.targets)):
+            report.rows += chunk.count
+            writer.write(chunk)
+        spans.append(dumper.spans.pop(split.path))
     return _PieceResult(report, dumper.matches, spans)

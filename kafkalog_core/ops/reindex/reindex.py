@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.engine.pool import wants_processes
+from kafkalog_core.engine.spool import send, sent
 from kafkalog_core.errors import AccessError, NotFoundError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.catalog import Sink
@@ -42,7 +43,6 @@ from kafkalog_core.ops.reindex.steps import (
     ReindexReport,
     ReindexTask,
     Step,
-    StepSpool,
     split_steps,
     stage_step,
     taken_name,
@@ -61,6 +61,7 @@ from kafkalog_core.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.engine.spool import OutputStream
     from kafkalog_core.engine.targets import FileTarget
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.setting_table import Setting
@@ -519,8 +520,8 @@ class _Planner:
             from kafkalog_core.engine.processes import Pool  # noqa: PLC0415 -- most runs start none
 
             pool = stack.enter_context(Pool(jobs, self._progress))
-            for steps, report in pool.map(rebuild, [(task, pool.scratch) for task in tasks]):
-                yield iter(steps), lambda report=report: report  # type: ignore[misc]
+            for output in pool.outputs(rebuild, [(task,) for task in tasks]):
+                yield sent(output), output.result
 
     # --- what is meant ------------------------------------------------------------------------------------------------
     def _tasks(self) -> Iterator[ReindexTask]:
@@ -580,11 +581,12 @@ def _missing_index(finding: Finding) -> str | None:
     return None if suffix is None else f"{os.path.splitext(finding.path)[0]}{suffix}"
 
 
-def rebuild(task: ReindexTask, scratch: str, advance: Callable[[int], None]) -> tuple[list[Step], ReindexReport]:
-    """Return the steps and the report of one partition, in its own process; large content is in files in `scratch`."""
-    work, spool = PartitionReindex(task, advance), StepSpool(scratch)
-    steps = [spool.keep(step) for step in work.steps()]
-    return steps, work.report
+def rebuild(task: ReindexTask, stream: OutputStream, advance: Callable[[int], None]) -> ReindexReport:
+    """Send the steps of one partition, in its own process, and return its report."""
+    work = PartitionReindex(task, advance)
+    for step in work.steps():
+        send(stream, step)
+    return work.report
 
 
 def _rules(release: Release) -> RecoveryRules:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import Segment
 
-__all__ = ["FileSlice", "ReindexReport", "ReindexTask", "Step", "StepSpool", "split_steps", "stage_step", "taken_name"]
+__all__ = ["FileSlice", "ReindexReport", "ReindexTask", "Step", "split_steps", "stage_step", "taken_name"]
 
 
 class ReindexTask(Struct, frozen=True, kw_only=True):
@@ -55,16 +54,12 @@ class ReindexReport(Struct, frozen=True, kw_only=True):
     losses: tuple[Loss, ...] = ()
 
 
-_MEMORY_BYTES: Final = 1024 * 1024
-
-
 class FileSlice(Struct, frozen=True):
-    """Bytes of a file; `is_temporary`: the file is removed once they are read."""
+    """Bytes of a file."""
 
     path: str
     start: int
     end: int
-    is_temporary: bool = False
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the bytes, a window at a time.
@@ -73,8 +68,6 @@ class FileSlice(Struct, frozen=True):
         """
         position = self.start
         with Source.open(self.path) as source:
-            if self.is_temporary:
-                os.unlink(self.path)  # freed when it is closed, whatever happens meanwhile
             while position < self.end:
                 window = source.window(position, min(WINDOW_BYTES, self.end - position))
                 if not window:
@@ -116,25 +109,6 @@ def stage_step(step: Step, stage: Stage) -> None:
     else:
         pieces = step.content.pieces() if isinstance(step.content, FileSlice) else [step.content]
         stage.write(step.path, pieces, why=step.why, like=step.like, mtime_ns=step.mtime_ns)
-
-
-class StepSpool:
-    """Keeps the new content of many steps: up to 1 MiB in memory, the rest in temporary files in `directory`."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._kept_bytes = 0
-
-    def keep(self, step: Step) -> Step:
-        """Return the same step, its content perhaps in a file."""
-        if not isinstance(step.content, bytes):
-            return step
-        self._kept_bytes += len(step.content)
-        if self._kept_bytes <= _MEMORY_BYTES:
-            return step
-        with tempfile.NamedTemporaryFile(dir=self._directory, delete=False) as file:
-            file.write(step.content)
-        return replace(step, content=FileSlice(file.name, 0, len(step.content), is_temporary=True))
 
 
 def taken_name(segment: Segment, parts: Sequence[SplitPart]) -> str | None:

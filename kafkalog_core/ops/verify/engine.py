@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, cast
 
+from kafkalog_core.engine.spool import outputs_in_memory, sent
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import DENIED, found
@@ -22,7 +23,6 @@ from kafkalog_core.ops.verify.work import (
     SPLIT_BYTES,
     PartitionWork,
     ResumableCheck,
-    SegmentResult,
     Split,
     WorkResult,
     check_partition,
@@ -30,6 +30,7 @@ from kafkalog_core.ops.verify.work import (
     check_segments,
     finished,
     partition_key,
+    replay_pieces,
 )
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
@@ -42,11 +43,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.pool import Workers
+    from kafkalog_core.engine.processes import Pool
     from kafkalog_core.engine.report import Report
+    from kafkalog_core.engine.spool import Output
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.verify.request import Keeper, Reader, Readers, SegmentTask
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
+    from kafkalog_core.ops.verify.work import Piece
 
 __all__ = [
     "count",
@@ -152,7 +156,8 @@ class _Runner:
         self._request = request
         self._progress = progress
         self._keeper = keeper
-        self._workers = workers
+        self._given = workers
+        self._pool: Pool | None = None
         self._stack = stack
         self._jobs = request.jobs if workers is None else workers.jobs
         self._is_alone = workers is None and request.jobs == 1
@@ -221,7 +226,7 @@ class _Runner:
         Among many partitions, few need to be split, and a split costs spools. Only for given workers: all directories
         are listed to find this size.
         """
-        if self._workers is None:
+        if self._given is None:
             return None
         return max(SPLIT_BYTES, log_bytes(self._request.targets) // (self._jobs * _PER_JOB))
 
@@ -278,7 +283,8 @@ class _Runner:
                 waiting.extend(some)
                 yield tuple(map(self._for_worker, some)), self._depth
 
-        for outcomes in self._start_workers().map(check_pieces, given()):
+        workers = self._start_pool() if self._given is None else self._given
+        for outcomes in workers.map(check_pieces, given()):
             for outcome in outcomes:
                 yield waiting.popleft(), outcome
 
@@ -294,7 +300,7 @@ class _Runner:
     def _verdicts(self, done: Sequence[tuple[_Piece, WorkResult]]) -> Iterator[Verdict]:
         """Yield the verdicts of some pieces; the segments of split partitions are checked in parallel, and merged."""
         splits = [(piece.path, outcome.result) for piece, outcome in done if isinstance(outcome.result, Split)]
-        is_one = len(splits) == 1 and len(splits[0][1].tasks) == 1 and self._workers is None
+        is_one = len(splits) == 1 and len(splits[0][1].tasks) == 1 and self._given is None
         segments = self._segments(splits) if splits and not is_one else iter(())
         for piece, outcome in done:
             if isinstance(outcome.result, Split) and is_one:  # no process is worth its start
@@ -313,24 +319,33 @@ class _Runner:
         self._recent.append(_log_bytes(result))
         return result
 
-    def _segments(self, splits: Sequence[tuple[str, Split]]) -> Iterator[SegmentResult]:
-        """Yield the segments of all split partitions in order; they are checked in parallel."""
-        workers = self._start_workers()
+    def _segments(self, splits: Sequence[tuple[str, Split]]) -> Iterator[Piece | SegmentVerdict]:
+        """Yield the pieces and the verdict of each segment of all split partitions, which are checked in parallel."""
         sizes = sum(sum(split.sizes) for _, split in splits)
-        most_bytes = min(SPLIT_BYTES, sizes // (workers.jobs * _PER_JOB))
+        most_bytes = min(SPLIT_BYTES, sizes // (self._jobs * _PER_JOB))
         paths: deque[str] = deque()
 
-        def given() -> Iterator[tuple[tuple[SegmentTask, ...], Reader, str | None]]:
+        def given() -> Iterator[tuple[tuple[SegmentTask, ...], Reader]]:
             for path, split in splits:
                 for tasks in split.groups(most_bytes):
                     paths.append(path)
-                    yield tasks, split.reader, workers.scratch
+                    yield tasks, split.reader
 
-        for segments in workers.map(check_segments, given()):
-            self._received(paths.popleft(), segments.made)
-            yield from segments.results
+        for output in self._outputs(given()):
+            items = sent(output)
+            last: Piece | SegmentVerdict = next(items)
+            for item in items:
+                yield last
+                last = item
+            self._received(paths.popleft(), output.result())  # before the last verdict, which may end the partition
+            yield last
 
-    def _merged(self, piece: _Piece, split: Split, segments: Iterator[SegmentResult]) -> PartitionVerdict:
+    def _outputs(self, tasks: Iterator[tuple[tuple[SegmentTask, ...], Reader]]) -> Iterator[Output]:
+        if self._given is not None:
+            return outputs_in_memory(self._given, check_segments, tasks)
+        return self._start_pool().outputs(check_segments, tasks)
+
+    def _merged(self, piece: _Piece, split: Split, segments: Iterator[Piece | SegmentVerdict]) -> PartitionVerdict:
         """Return the verdict of a split partition, from its checked segments."""
         partition = split.partition
         lines = piece.lines if isinstance(piece, PartitionWork) else ()
@@ -339,19 +354,17 @@ class _Runner:
         check = ResumableCheck(partition, split.context, self._depth.now_ms, records, keep)
         self._skip(check.skipped_bytes)
         for task in split.tasks:
-            result = next(segments)
             check.checker.begin(task.segment)
-            result.spooled.replay(check.checker)
-            check.end(result.verdict)
+            check.end(cast("SegmentVerdict", replay_pieces(segments, check.checker)))
         return finished(check.checker, partition, self._depth, self._progress.advance)
 
-    def _start_workers(self) -> Workers:
+    def _start_pool(self) -> Pool:
         """Return the processes, started at the first call; they end with the run."""
-        if self._workers is None:
+        if self._pool is None:
             from kafkalog_core.engine.processes import Pool  # noqa: PLC0415 -- most runs start none
 
-            self._workers = self._stack.enter_context(Pool(self._request.jobs, self._progress))
-        return self._workers
+            self._pool = self._stack.enter_context(Pool(self._jobs, self._progress))
+        return self._pool
 
     # --- what is reported ---------------------------------------------------------------------------------------------
     def _take_rest(self, path: str, outcome: WorkResult) -> None:

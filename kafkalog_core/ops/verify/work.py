@@ -1,22 +1,19 @@
 """The check of one partition: after the segments that an earlier run has checked, the others one by one.
 
-A large partition is split: other processes check its segments, and send the batches of producers in a `Spool`. After
-each segment a line is kept, if the caller wants it, with which a later run continues there.
+A large partition is split: other processes check its segments, and send the batches of producers (`engine.spool`).
+After each segment a line is kept, if the caller wants it, with which a later run continues there.
 """
 
 from __future__ import annotations
 
 import base64
-import os
-import pickle
-import tempfile
-import zlib
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
+from kafkalog_core.engine.parts import grouped
+from kafkalog_core.engine.spool import send
 from kafkalog_core.engine.targets import FileTarget
-from kafkalog_core.errors import FieldError, NotFoundError, StorageError, WorkerLostError
+from kafkalog_core.errors import FieldError, NotFoundError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.names import FileState
@@ -40,12 +37,12 @@ from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.paths import absolute
 from kafkalog_core.storage.source import code_of_dir_error, reading_together
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import NamedTuple, Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
+    from kafkalog_core.engine.spool import OutputStream
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.producers import Marker
     from kafkalog_core.kafka.sim.batch_places import PlaceBounds
@@ -57,15 +54,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ROW_BYTES",
     "SPLIT_BYTES",
+    "BatchSender",
     "Keep",
     "PartitionWork",
     "Piece",
     "ResumableCheck",
-    "SegmentResult",
-    "Segments",
     "Split",
-    "Spool",
-    "Spooled",
     "WorkResult",
     "check_partition",
     "check_pieces",
@@ -258,22 +252,23 @@ class Split(Struct, frozen=True):
     done: int
     reader: Reader
 
-    def groups(self, most_bytes: int) -> Iterator[tuple[SegmentTask, ...]]:
-        """Yield the tasks in order, in groups of at most that many bytes to read; a larger task is a group of its own.
+    def groups(self, most_bytes: int) -> list[tuple[SegmentTask, ...]]:
+        """Return the tasks in order, in groups of at most that many bytes to read; a larger task is a group of its own.
 
         A small last segment, as the active one mostly is, joins the group before it.
         """
-        group: list[SegmentTask] = []
-        size_bytes = 0
-        for task, task_bytes in zip(self.tasks, self.sizes, strict=True):
-            is_little = task is self.tasks[-1] and task_bytes < most_bytes // _LITTLE_PART
-            if group and size_bytes + task_bytes > most_bytes and not is_little:
-                yield tuple(group)
-                group, size_bytes = [], 0
-            group.append(task)
-            size_bytes += task_bytes
-        if group:
-            yield tuple(group)
+        items = map(_SizedTask, self.tasks, self.sizes)
+        groups = [tuple(item.task for item in group) for group in grouped(items, most_bytes)]
+        if len(groups) > 1 and groups[-1] == self.tasks[-1:] and self.sizes[-1] < most_bytes // _LITTLE_PART:
+            groups[-2:] = [groups[-2] + groups[-1]]
+        return groups
+
+
+class _SizedTask(NamedTuple):
+    """A task and its bytes to read."""
+
+    task: SegmentTask
+    size_bytes: int
 
 
 class WorkResult(Struct, frozen=True):
@@ -286,20 +281,6 @@ class WorkResult(Struct, frozen=True):
     skipped_bytes: int = 0
     lines: tuple[tuple[int, str], ...] = ()
     made: object = None
-
-
-class SegmentResult(Struct, frozen=True):
-    """A checked segment of a `Split`, and its batches for the replay of the partition."""
-
-    verdict: SegmentVerdict
-    spooled: Spooled
-
-
-class Segments(Struct, frozen=True):
-    """Some checked segments of a `Split`, and the result of their `Reading`."""
-
-    results: tuple[SegmentResult, ...]
-    made: object
 
 
 def check_pieces(
@@ -394,16 +375,16 @@ def other_logs(partition: Partition) -> Iterator[Segment]:
 
 
 def check_segments(
-    tasks: Sequence[SegmentTask], reader: Reader, scratch: str | None, advance: Callable[[int], None]
-) -> Segments:
-    """Check some segments of a split partition, for the process that merges their results."""
-    results = []
+    tasks: Sequence[SegmentTask], reader: Reader, stream: OutputStream, advance: Callable[[int], None]
+) -> object:
+    """Check some segments of a split partition, and return the result of their `Reading`.
+
+    Sends the pieces of each segment and then its verdict, for the process that merges them.
+    """
     with reader.open() as reading:
         for task in tasks:
-            with Spool(scratch) as spool:
-                verdict = reading.check(task, spool, advance)
-                results.append(SegmentResult(verdict, spool.spooled()))
-        return Segments(tuple(results), reading.finish())
+            send(stream, reading.check(task, BatchSender(stream), advance))
+        return reading.finish()
 
 
 def segment_tasks(partition: Partition, depth: Depth) -> tuple[SegmentTask, ...]:
@@ -430,12 +411,6 @@ def segment_task(
         max_batch_bytes=depth.max_batch_bytes,
         bounds=bounds,
     )
-
-
-_MEMORY_BYTES: Final = 4 * 1024 * 1024
-
-
-_LEVEL: Final = 1
 
 
 _REPLAYED: Final = (
@@ -482,106 +457,32 @@ class Piece(Struct, frozen=True):
         to.replay(batches, self.markers, self.holes)
 
 
-def replay_pieces(pieces: Iterable[Piece], to: Chain) -> None:
-    """Pass pieces to a chain, in their order."""
+def replay_pieces(items: Iterable[Piece | SegmentVerdict], to: Chain) -> SegmentVerdict | None:
+    """Pass pieces to a chain, in their order, up to a verdict, which is returned; None: there is none."""
     batches = BatchColumns()
-    for piece in pieces:
-        if piece.count > batches.capacity:
-            batches = BatchColumns(piece.count)
-        piece.replay(to, batches)
+    for item in items:
+        if not isinstance(item, Piece):
+            return item
+        if item.count > batches.capacity:
+            batches = BatchColumns(item.count)
+        item.replay(to, batches)
+    return None
 
 
-class Spooled(Struct, frozen=True):
-    """The content of a `Spool` for another process: the last pieces, and those before them in a file or packed."""
+class BatchSender:
+    """A chain that sends the batches to the process that merges the segments of a partition."""
 
-    path: str | None
-    packed: tuple[bytes, ...]
-    pieces: tuple[Piece, ...]
-
-    def replay(self, to: Chain) -> None:
-        """Pass all pieces to a chain, once, and delete the file."""
-        replay_pieces(chain(self._from_file(), self._unpacked(), self.pieces), to)
-
-    def _unpacked(self) -> Iterator[Piece]:
-        for some in self.packed:
-            yield from pickle.loads(zlib.decompress(some))  # noqa: S301 - made by a process of the same run
-
-    def _from_file(self) -> Iterator[Piece]:
-        if self.path is None:
-            return
-        with open(self.path, "rb") as file:
-            os.unlink(self.path)  # its space is freed when it is closed, also after an error
-            while True:
-                try:
-                    yield pickle.load(file)  # noqa: S301 - written by a process of the same run
-                except EOFError:
-                    return
-
-
-class Spool:
-    """A chain that keeps the batches for another process, in memory while they are few.
-
-    Args:
-        directory: of its temporary file; None: no directory is visible to both processes, so they are packed in memory.
-    """
-
-    def __init__(self, directory: str | None) -> None:
-        self._directory = directory
-        self._packed: list[bytes] = []
-        self._pieces: list[Piece] = []
-        self._bytes = 0
-        self._file: tempfile._TemporaryFileWrapper[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
+    def __init__(self, stream: OutputStream) -> None:
+        self._stream = stream
+        self._is_hole = False
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
-        """Keep a run."""
-        self._keep(Piece.of(batches, markers, holes))
+        """Send a run."""
+        self._is_hole = False
+        send(self._stream, Piece.of(batches, markers, holes))
 
     def hole(self) -> None:
-        """Keep a hole."""
-        if not self._pieces or self._pieces[-1].count:
-            self._keep(Piece(0, b"", {}))
-
-    def _keep(self, piece: Piece) -> None:
-        self._pieces.append(piece)
-        self._bytes += len(piece.cells)
-        if self._bytes > _MEMORY_BYTES:
-            self._flush()
-
-    def spooled(self) -> Spooled:
-        """Return all that was kept."""
-        if self._file is not None:
-            self._flush()
-        path = None if self._file is None else self._file.name
-        return Spooled(path, tuple(self._packed), tuple(self._pieces))
-
-    def _flush(self) -> None:
-        if self._directory is None:
-            self._packed.append(zlib.compress(pickle.dumps(self._pieces, pickle.HIGHEST_PROTOCOL), _LEVEL))
-        else:
-            self._write(self._directory)
-        self._pieces.clear()
-        self._bytes = 0
-
-    def _write(self, directory: str) -> None:
-        try:
-            if self._file is None:
-                self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed with the spool
-                    dir=directory, prefix="chain-", delete=False
-                )
-            for piece in self._pieces:
-                pickle.dump(piece, self._file, pickle.HIGHEST_PROTOCOL)
-            self._file.flush()
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            advice = "set TMPDIR to another place, or use --jobs 1, which needs none"
-            message = f"a temporary file cannot be written: {reason}; {advice}"
-            raise WorkerLostError(message, path=directory) from error
+        """Send a hole, one for several."""
+        if not self._is_hole:
+            self._is_hole = True
+            send(self._stream, Piece(0, b"", {}))

@@ -1,4 +1,4 @@
-"""Spark's executors as workers of `ops.pool`: pieces of work become tasks, results come in the order of the pieces.
+"""Spark's executors as workers of `engine.pool`: pieces of work become tasks, results come in the order of the pieces.
 
 Pieces are sent in Spark jobs of a few tasks a core, at most three jobs at a time. So the executors have enough to do,
 pieces are made when they are needed, and results do not pile up in the driver. Damage is part of a result. An error of
@@ -63,12 +63,7 @@ _groups: Final = count()
 
 
 class SparkWorkers:
-    """The executors of a session. `progress` advances by the bytes that a task has read when the task ends.
-
-    Executors share no directory for temporary files with this process.
-    """
-
-    scratch: None = None
+    """The executors of a session. `progress` advances by the bytes that a task has read when the task ends."""
 
     def __init__(self, spark: SparkSession, progress: Progress = NO_PROGRESS) -> None:
         self.spark = spark
