@@ -38,7 +38,6 @@ NUMBERS: Final = ("constants", "programs")  # modules of integers, which the bui
 MODULES: Final = (
     LOOPS,
     *NUMBERS,
-    "appends",
     "batch_checks",
     "blocks",
     "clean_judge",

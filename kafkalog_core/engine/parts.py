@@ -146,8 +146,7 @@ def _kept(item: Run | Damage, part: LogPart) -> Run | Damage | None:
         return item
     if first == last:
         return None
-    begins = positions[0] if item.begins is None else item.begins
-    return Run(item.memory, item.batches.part(first, last), item.resynced, begins=begins)
+    return item.part(first, last)
 
 
 class _Start(NamedTuple):

@@ -82,6 +82,7 @@ class Pool:
         self._numbers = itertools.count()
         self._is_counting = True
         self._context = _context(self._scratch)
+        self._children = _heeds_children()
         try:
             self._shared = _Shared(self._context.Value("q", 0), self._context.Value("b", 0, lock=False))
             with _sigint_blocked():
@@ -100,8 +101,12 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._shared.stop.value = True  # of what is not done yet nobody wants the result
-        self._executor.shutdown(cancel_futures=True)
-        self._clean_up()
+        try:
+            self._executor.shutdown(cancel_futures=True)
+        except RuntimeError:  # its thread could not be started, so there is nothing to wait for
+            pass
+        finally:
+            self._clean_up()
 
     @property
     def shortage(self) -> str | None:
@@ -180,6 +185,8 @@ class Pool:
         self._progress.advance(read_bytes - counted_bytes)
 
     def _clean_up(self) -> None:
+        if self._children is not None:
+            signal.signal(signal.SIGCHLD, self._children)
         if self._directory is not None:
             self._directory.cleanup()
 
@@ -229,6 +236,21 @@ def _context(scratch: str | None) -> BaseContext:
     if method == "forkserver" and (scratch is None or len(os.fsencode(os.path.dirname(scratch))) > _MOST_TEMP_BYTES):
         method = "spawn"
     return multiprocessing.get_context(method)
+
+
+def _heeds_children() -> signal.Handlers | None:
+    """Let this process be told of the end of its children, and return how to undo that; None: it was.
+
+    A supervisor may start it with SIGCHLD ignored. The system forgets the children then, and the executor would wait
+    for them for ever.
+    """
+    if signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
+        return None
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    except ValueError:  # not the main thread
+        return None
+    return signal.SIG_IGN
 
 
 def _lost() -> WorkerLostError:
@@ -360,5 +382,8 @@ def _end_with_parent(scratch: str | None) -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
+            ended = f"{scratch}-ended"
+            with suppress(OSError):  # another process was first
+                os.rename(scratch, ended)  # after that, no task adds a file
+            shutil.rmtree(ended, ignore_errors=True)
         os._exit(1)

@@ -84,6 +84,13 @@ class Report:
         self.severities[str(row["severity"])] += count
         self.codes[str(row["code"])] += count
 
+    def forget_finding(self, row: Mapping[str, object]) -> None:
+        """Undo `add_finding`: the row is not shown, because another one says the same."""
+        for counts, key in ((self.severities, row["severity"]), (self.codes, row["code"])):
+            counts[str(key)] -= 1
+            if not counts[str(key)]:
+                del counts[str(key)]
+
     @property
     def is_partial(self) -> bool:
         """Whether a target, or a file in one, was not read because the user has no permission."""

@@ -144,6 +144,13 @@ class _Columns:
         twin.capacity = twin.count = self.count
         return twin
 
+    def part(self, first: int, last: int) -> Self:
+        """Return rows `first` to `last` (exclusive), in the same memory."""
+        twin = object.__new__(type(self))
+        twin.capacity, twin.count = self.capacity, last - first
+        twin.cells = twin.view = self.view[first:]
+        return twin
+
     def reverse(self) -> None:
         """Reverse the order of the rows."""
         count = self.count
@@ -169,13 +176,6 @@ class BatchColumns(_Columns):
     def for_bytes(cls, size_bytes: int, least_bytes: int) -> Self:
         """Return columns for all entries of a log of `size_bytes`, of which each has at least `least_bytes`."""
         return cls(min(BATCH_ROWS, max(0, size_bytes) // least_bytes + 1))
-
-    def part(self, first: int, last: int) -> Self:
-        """Return rows `first` to `last` (exclusive), in the same memory."""
-        twin = object.__new__(type(self))
-        twin.capacity, twin.count = self.capacity, last - first
-        twin.cells = twin.view = self.view[first:]
-        return twin
 
 
 class DamageColumns(_Columns):

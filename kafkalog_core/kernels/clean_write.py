@@ -1,13 +1,22 @@
-"""The cleaner's output: batches copied, emptied, or rebuilt without the removed records."""
+"""Batches that are written: those of the cleaner copied, emptied, or rebuilt without some records, and stamps."""
 
 from __future__ import annotations
 
 from kafkalog_core.kernels._cython import cython
 from kafkalog_core.kernels.constants import *
-from kafkalog_core.kernels.fields import bytes_of, cells_of, crc32c_of, put_big_endian, room_of, wrapped
+from kafkalog_core.kernels.fields import bytes_of, cells_of, crc32c_of, int32, put_big_endian, room_of, wrapped
 from kafkalog_core.kernels.walk import fill_legacy, fill_v2
 
-__all__ = ["base_time_of", "finish_batch", "note_batch", "put_header", "put_records", "write_batches", "write_records"]
+__all__ = [
+    "base_time_of",
+    "finish_batch",
+    "note_batch",
+    "put_header",
+    "put_records",
+    "stamp_batches",
+    "write_batches",
+    "write_records",
+]
 
 if cython.compiled:
     from cython.cimports.libc.string import memcpy
@@ -433,3 +442,26 @@ def put_header(
     put_big_endian(o, at + V2_SEQUENCE_AT, b[B_SEQUENCE * capacity + batch], 4)
     put_big_endian(o, at + V2_COUNT_AT, k[cells + K_KEPT], 4)
     put_big_endian(o, at + V2_CRC_AT, crc32c_of(output, o, at + V2_ATTRIBUTES_AT, end), 4)
+
+
+# --- what a leader writes into batches of producers (LogValidator) ----------------------------------------------------
+def stamp_batches(memory: object, offset: cython.longlong, epoch: cython.longlong) -> int:
+    """Write base offsets and a leader epoch into the batches of magic 2 of a buffer; return the offset after them.
+
+    Their checksums do not cover either. It ends at the first length that does not fit; what it has written by then
+    is of no use.
+    """
+    p: cython.pointer[cython.uchar] = room_of(memory)
+    end: cython.Py_ssize_t = len(memory)
+    i: cython.Py_ssize_t = 0
+    size: cython.longlong
+    # The batches before byte `i` have their offsets, `offset` is the next one.
+    while i + V2_SIZE <= end:
+        size = OVERHEAD + int32(p, i + SIZE_AT)
+        if size < V2_SIZE or size > end - i:
+            break
+        put_big_endian(p, i, offset, 8)
+        put_big_endian(p, i + V2_EPOCH_AT, epoch, 4)
+        offset = wrapped(offset + int32(p, i + V2_DELTA_AT) + 1)
+        i += size
+    return offset

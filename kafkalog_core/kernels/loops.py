@@ -12,11 +12,10 @@ try:
 except ImportError:  # Cython is needed at build time only; the interpreted kernels need only its name
     from kafkalog_core.kernels import _cython as cython
 
-from kafkalog_core.kernels.appends import stamp_batches
 from kafkalog_core.kernels.batch_checks import check_batches, find_contradiction, find_outside
 from kafkalog_core.kernels.blocks import pack_lz4, unpack_rows
 from kafkalog_core.kernels.clean_judge import judge, take_rows
-from kafkalog_core.kernels.clean_write import finish_batch, note_batch, write_batches, write_records
+from kafkalog_core.kernels.clean_write import finish_batch, note_batch, stamp_batches, write_batches, write_records
 from kafkalog_core.kernels.fields import uncleared
 from kafkalog_core.kernels.gather import gather_headers, gather_rows, gather_texts, measure_rows
 from kafkalog_core.kernels.index_checks import check_entries, is_ordered, mark_disorder

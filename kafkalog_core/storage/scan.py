@@ -54,6 +54,11 @@ class Run(NamedTuple):
         batches = self.batches
         return batches.column("position")[-1] + batches.column("size_bytes")[-1] if batches.count else 0
 
+    def part(self, first: int, last: int) -> Run:
+        """Return batches `first` to `last` (exclusive) of a run that is without damaged entries."""
+        begins = self.batches.column("position")[0] if self.begins is None else self.begins
+        return Run(self.memory, self.batches.part(first, last), self.resynced, begins=begins)
+
     def start_of(self, row: int) -> int:
         """Return the position in `memory` at which a batch starts."""
         positions = self.batches.column("position")

@@ -6,6 +6,8 @@ that of one window or one batch.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.engine.chunks import LineBuffer, Lines, rows_at
@@ -194,23 +196,24 @@ class LogReader:
             if not part.is_whole and source.inode != file.file.inode:
                 yield self._finding("file.replaced-since", file)
                 return
-            waiting: list[tuple[Damage, Severity]] = []
+            waiting = _Waiting()
             for item in self._items(source, file, part):
                 span.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
-                    waiting.append((item, damage_severity(item, source, file, unit)))
-                    if len(waiting) < _TOGETHER:
-                        continue
-                if waiting:
-                    yield self.damages(waiting, file)
-                    waiting = []
-                if isinstance(item, Run):
-                    yield from self._runs.rows(item, lines, view)
+                    waiting.add(item, damage_severity(item, source, file, unit))
+                    if waiting.are_many:
+                        yield self.damages(waiting.take(), file)
+                    continue
+                for rest, damages in _in_order(item, waiting, is_forwards=not self._request.newest_first):
+                    if damages:
+                        yield self.damages(damages, file)
+                    if rest is not None:
+                        yield from self._runs.rows(rest, lines, view)
                 if self.is_done:
                     return
-            if waiting:
-                yield self.damages(waiting, file)
+            if damages := waiting.take():
+                yield self.damages(damages, file)
             changes = [*self._changes(source, file, last, part)]
             source.require_same()  # before the span says that the file was read
             self._spans[file.path], self._last = span, last
@@ -299,6 +302,58 @@ class LogReader:
             change = FileChange.MODIFIED  # since it was listed: the parts before may have been read before that
         if change is not FileChange.NONE:
             yield self.changed(change, file)
+
+
+class _Waiting:
+    """Damage whose rows wait for those of the batches before it."""
+
+    def __init__(self) -> None:
+        self._damages: list[tuple[Damage, Severity]] = []
+        self._has_places = False
+
+    def add(self, damage: Damage, severity: Severity) -> None:
+        """Add damage of any position."""
+        self._damages.append((damage, severity))
+        self._has_places = self._has_places or not damage.size_bytes
+
+    @property
+    def are_many(self) -> bool:
+        """Whether there are enough for a chunk of rows, and no batch is before any of them."""
+        return len(self._damages) >= _TOGETHER and not self._has_places
+
+    def take(self, up_to: int = MAX_INT64) -> list[tuple[Damage, Severity]]:
+        """Return those up to a position in its order, and forget them."""
+        found = sorted((each for each in self._damages if each[0].position <= up_to), key=_position)
+        self._damages = [each for each in self._damages if each[0].position > up_to]
+        self._has_places = any(not damage.size_bytes for damage, _ in self._damages)
+        return found
+
+
+def _position(each: tuple[Damage, Severity]) -> int:
+    return each[0].position
+
+
+def _in_order(
+    run: Run, waiting: _Waiting, *, is_forwards: bool
+) -> Iterator[tuple[Run | None, list[tuple[Damage, Severity]]]]:
+    """Yield damage and the batches of a run that follow it, in the order of their positions.
+
+    A scan yields what is wrong with whole batches of a window before all of them. How far a window reaches depends on
+    where the scan began, so that without this the rows of a part would have another order than those of its file.
+    """
+    positions, count, first = run.batches.column("position"), run.batches.count, 0
+    found = waiting.take(positions[-1] if is_forwards else MAX_INT64)
+    if not found or not is_forwards:
+        yield run, found
+        return
+    before: list[tuple[Damage, Severity]] = []
+    for position, group in groupby(found, lambda each: each[0].position):
+        row = bisect_left(positions, position, first, count)
+        if row > first:
+            yield run.part(first, row), before
+            first, before = row, []
+        before += group
+    yield run.part(first, count), before
 
 
 def _last_of(before: BatchMark | None, item: Run | Damage, file: LogFile) -> BatchMark | None:

@@ -18,6 +18,8 @@ from kafkalog_core.engine.processes import Pool
 from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import NamedTuple, replace
@@ -99,6 +101,7 @@ class _ParallelDump:
         self._ahead: deque[Step] = deque()
         self._ahead_bytes = 0
         self._begun: deque[Step] = deque()
+        self._about: set[tuple[object, object]] = set()
         self._source: Source | None = None
 
     def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
@@ -142,8 +145,23 @@ class _ParallelDump:
 
     def _write(self, step: Step) -> None:
         for chunk in self._dumper.rows_of(step):
-            self._report.rows += chunk.count
-            self._output.writer.write(chunk)
+            rows = _about_parts(step, chunk)
+            if rows is None:
+                self._report.rows += chunk.count
+                self._output.writer.write(chunk)
+                continue
+            for row in rows:
+                self._report.forget_finding(row)
+                self._write_about(row)
+
+    def _write_about(self, row: dict[str, object]) -> None:
+        """Write a finding about a file that is read in parts, which the readers of several may have found."""
+        if (row["file"], row["code"]) in self._about:
+            return
+        self._about.add((row["file"], row["code"]))
+        self._report.add_finding(row)
+        self._report.rows += 1
+        self._output.writer.write(RowChunk(tables.FINDING, [row]))
 
     # --- in other processes -------------------------------------------------------------------------------------------
     def _share(self, pool: Pool) -> None:
@@ -208,6 +226,15 @@ class _ParallelDump:
         self._dumper.matches += result.matches
         for split, span in zip(piece.splits if isinstance(piece, LogPiece) else (), result.spans, strict=True):
             self._dumper.add_span(split.path, span)
+        for row in result.about:
+            self._write_about(row)
+        self._output.flush()
+
+
+def _about_parts(step: Step, chunk: Chunk) -> list[dict[str, object]] | None:
+    """Return the rows that are findings about a file of which only a part is read; None: the chunk has others."""
+    is_divided = isinstance(step, LogPiece) and not step.splits[0].part.is_whole
+    return list(chunk.rows()) if is_divided and chunk.table.name == tables.FINDING.name else None
 
 
 def _has_no_reader(descriptor: int) -> bool:
@@ -222,11 +249,16 @@ def _raise(error: KafkalogError) -> Iterator[Chunk]:
 
 
 class _PieceResult(NamedTuple):
-    """What was found in a piece: counts, matching records, and the offsets of each part; None: not read to its end."""
+    """What was found in a piece.
+
+    report: counts of what is written, and matching records. spans: the offsets of each part; None: not read to its end.
+    about: findings about a file that is read in parts, which are neither written nor counted.
+    """
 
     report: Report
     matches: int
     spans: list[OffsetSpan | None]
+    about: list[dict[str, object]]
 
 
 def _write_piece(
@@ -241,9 +273,17 @@ def _write_piece(
     dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
     writer = open_writer(stream)
     spans: list[OffsetSpan | None] = []
+    about: list[dict[str, object]] = []
     for split in piece.splits:
-        for chunk in dumper.rows_of(LogPiece((split,), piece.targets)):
-            report.rows += chunk.count
-            writer.write(chunk)
+        step = LogPiece((split,), piece.targets)
+        for chunk in dumper.rows_of(step):
+            rows = _about_parts(step, chunk)
+            if rows is None:
+                report.rows += chunk.count
+                writer.write(chunk)
+                continue
+            for row in rows:
+                report.forget_finding(row)
+            about += rows
         spans.append(dumper.spans.pop(split.path))
-    return _PieceResult(report, dumper.matches, spans)
+    return _PieceResult(report, dumper.matches, spans, about)

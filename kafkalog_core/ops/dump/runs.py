@@ -1,12 +1,16 @@
 """Rows of one run of batches: filter, decode, and report damage in whole batches.
 
-Forwards, damage in a header comes before the rows of its run, and damage in records after the records that could be
-read; backwards, all of it comes in reverse. Damage does not count against a limit.
+Forwards, damage in a header comes before the rows of its batch, and damage in records after the records that could be
+read: the order depends on positions alone, not on which batches are in a run together. Backwards, all of a run comes in
+reverse. Damage does not count against a limit.
 """
 
 from __future__ import annotations
 
-from operator import and_
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
+from operator import and_, itemgetter
 from typing import TYPE_CHECKING, Literal, cast
 
 from kafkalog_core.engine.chunks import BatchChunk, RecordChunk, rows_at
@@ -32,7 +36,7 @@ from kafkalog_core.storage.scan import Run, ScanOptions
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.engine.chunks import Lines
     from kafkalog_core.engine.report import LogStats, Report
@@ -45,6 +49,10 @@ if TYPE_CHECKING:
     from kafkalog_core.progress import Progress
 
 __all__ = ["Committed", "DumpRequest", "Level", "RunReader"]
+
+
+_Damage = tuple[int, Callable[[], RowChunk]]
+"""A row before which damage comes, and what counts it and returns its row."""
 
 
 class RunReader:
@@ -85,30 +93,43 @@ class RunReader:
         """Yield rows of the request's level of one run, in the request's order."""
         self._count(run)
         selection, asked = self._selection(run, view)
-        parts: list[Iterator[Chunk]] = [self._contradictions(run, lines)]
-        if self._request.level == "batches":
-            parts += [self._undecided(run, lines, selection, asked), self._batches(run, lines, selection)]
-        elif self._request.newest_first:
-            parts.append(self._records_backwards(run, lines, view, selection))
-        else:
-            parts.append(self._records_forwards(run, lines, view, selection))
-        if not self._request.newest_first:
-            for part in parts:
-                yield from part
+        is_of_batches = self._request.level == "batches"
+        damages = self._contradictions(run, lines)  # few rows
+        if is_of_batches:
+            damages += self._undecided(run, lines, selection, asked)
+        if self._request.newest_first:
+            if is_of_batches:
+                yield from self._batches(run, lines, selection)
+            else:
+                yield from self._records_backwards(run, lines, view, selection)
+            for _, damage in reversed(damages):
+                yield damage()
             return
-        before = [[*part] for part in parts[:-1]]  # few rows: only damage
-        yield from parts[-1]
-        for rows in reversed(before):
-            yield from reversed(rows)
+        first, count = 0, run.batches.count
+        for row, damage in sorted(damages, key=itemgetter(0)):
+            if row > first:
+                yield from self._forwards(run.part(first, row), lines, view, _part(selection, first, row))
+                first = row
+                if self.is_done:
+                    return
+            yield damage()
+        yield from self._forwards(run.part(first, count) if first else run, lines, view, _part(selection, first, count))
+
+    def _forwards(
+        self, run: Run, lines: Lines, view: CommittedView | None, selection: bytearray | None
+    ) -> Iterator[Chunk]:
+        if self._request.level == "batches":
+            return self._batches(run, lines, selection)
+        return self._records_forwards(run, lines, view, selection)
 
     def measure(self, run: Run, lines: Lines, stats: LogStats) -> Iterator[Chunk]:
         """Add a run to `stats`; yield only rows of its damage."""
         self._count(run)
         self._report.records += _known_records(run, None)
         stats.add_run(run.batches)
-        for row in self._contradictions(run, lines):
+        for _, damage in self._contradictions(run, lines):
             stats.add_damage(0)
-            yield row
+            yield damage()
         wrappers = bytearray(_is_wrapper(run, row) for row in range(run.batches.count))
         if not any(wrappers):
             return
@@ -135,27 +156,27 @@ class RunReader:
         if chunk.count:
             yield chunk
 
-    def _undecided(
-        self, run: Run, lines: Lines, selection: bytearray | None, asked: bytearray | None
-    ) -> Iterator[RowChunk]:
+    def _undecided(self, run: Run, lines: Lines, selection: bytearray | None, asked: bytearray | None) -> list[_Damage]:
         """Open the batches whose headers do not show whether a timestamp is in the range; drop those without one.
 
-        A batch that cannot be opened is kept and reported.
+        Returns damage of those that cannot be opened, which are kept.
         """
+        damages: list[_Damage] = []
         if selection is None or asked is None or not any(asked):
-            return
+            return damages
         bounds = self._request.filters.times_ms
         self._opened(asked, 0, len(asked))
         kept = set()
         for item in self._decoded(run, asked):
             if isinstance(item, PayloadDamage):
                 kept.add(item.batch)
-                yield self._payload_damage(item, run, lines)
+                damages.append((item.batch, partial(self._payload_damage, item, run, lines)))
             else:
                 kept.update(batches_in_times(bounds, item.records))
         for row, is_asked in enumerate(asked):
             if is_asked and row not in kept:
                 selection[row] = 0
+        return damages
 
     # --- records ------------------------------------------------------------------------------------------------------
     def _records_forwards(
@@ -169,8 +190,16 @@ class RunReader:
             if isinstance(item, PayloadDamage):
                 yield self._payload_damage(item, run, lines)
                 continue
-            yield from self._chosen(item, lines, view, resynced=run.resynced)
-            yield from self._wrong_records(item, lines)
+            first, count = 0, item.records.count
+            for end, damage in sorted(self._wrong_records(item, lines), key=itemgetter(0)):
+                if end > first:
+                    some = item._replace(records=item.records.part(first, end))
+                    yield from self._chosen(some, lines, view, resynced=run.resynced)
+                    first = end
+                yield damage()
+            if first < count:
+                rest = item._replace(records=item.records.part(first, count)) if first else item
+                yield from self._chosen(rest, lines, view, resynced=run.resynced)
             if self.is_done:
                 return
         self._opened(selection, opened, run.batches.count)
@@ -193,7 +222,8 @@ class RunReader:
             if isinstance(item, PayloadDamage):
                 yield self._payload_damage(item, run, lines)
                 continue
-            yield from reversed([*self._wrong_records(item, lines)])
+            for _, damage in reversed(self._wrong_records(item, lines)):
+                yield damage()
             item.records.reverse()
             yield from self._chosen(item, lines, view, resynced=run.resynced)
             if self.is_done:
@@ -283,26 +313,35 @@ class RunReader:
         self._report.unopened_batches -= max(0, opened)
 
     # --- what is wrong ------------------------------------------------------------------------------------------------
-    def _contradictions(self, run: Run, lines: Lines) -> Iterator[RowChunk]:
+    def _contradictions(self, run: Run, lines: Lines) -> list[_Damage]:
+        """Return damage of headers, by the row of the batch."""
         positions, firsts = run.batches.column("position"), run.batches.column("base_offset")
-        for wrong in header_contradictions(run.batches):
-            yield self._batch_damage(wrong.reason, wrong.detail, positions[wrong.batch], lines, firsts[wrong.batch])
+        return [
+            (row, partial(self._batch_damage, wrong.reason, wrong.detail, positions[row], lines, firsts[row]))
+            for wrong in header_contradictions(run.batches)
+            for row in (wrong.batch,)
+        ]
 
-    def _wrong_records(self, run: RecordRun, lines: Lines) -> Iterator[RowChunk]:
-        """Yield damage of records that contradict their batch's header or their checksum."""
+    def _wrong_records(self, run: RecordRun, lines: Lines) -> list[_Damage]:
+        """Return damage of records that contradict their batch's header or their checksum, by the row after them."""
         positions, rows = run.batches.column("position"), run.records.column("batch")
+        damages: list[_Damage] = []
         for wrong in records_outside(run.batches, run.records):
             place = (lines, positions[wrong.batch])
             if place != self._reported:  # the records of a large batch come in several runs
                 self._reported = place
-                yield self._batch_damage(wrong.reason, wrong.detail, positions[wrong.batch], lines)
+                damage = partial(self._batch_damage, wrong.reason, wrong.detail, positions[wrong.batch], lines)
+                damages.append((bisect_right(rows, wrong.batch), damage))
         if run.records.holds_only("crc_ok", 1):
-            return
+            return damages
         for row, is_right in enumerate(run.records.column("crc_ok")):
             if not is_right:
                 stored = run.records.column("crc_stored")[row]
                 detail = f"a message in it stores checksum {stored:#010x}, not that of its payload; 0.7 refuses it"
-                yield self._batch_damage("message-crc", detail, positions[rows[row]], lines)
+                damages.append(
+                    (row + 1, partial(self._batch_damage, "message-crc", detail, positions[rows[row]], lines))
+                )
+        return damages
 
     def _payload_damage(self, damage: PayloadDamage, run: Run, lines: Lines) -> RowChunk:
         position = run.batches.column("position")[damage.batch]
@@ -323,6 +362,10 @@ class RunReader:
             "severity": severity,
         }
         return rows_at(lines.place, tables.DAMAGE, [row])
+
+
+def _part(selection: bytearray | None, first: int, last: int) -> bytearray | None:
+    return selection if selection is None or last - first == len(selection) else selection[first:last]
 
 
 def _asked(selection: bytearray | None) -> Callable[[int], bool] | None:

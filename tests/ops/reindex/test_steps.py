@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.errors import NotFoundError, StorageError
-from kafkalog_core.ops.reindex.steps import FileSlice, Step, StepSpool
+from kafkalog_core.errors import StorageError
+from kafkalog_core.ops.reindex.steps import FileSlice
 from kafkalog_core.storage.source import WINDOW_BYTES
 
 if TYPE_CHECKING:
@@ -33,13 +33,3 @@ def test_a_log_that_has_become_shorter_is_not_copied_short(tmp_path: Path, size_
         file.truncate(size_bytes)
     with pytest.raises(StorageError, match="became shorter"):
         list(part.pieces())
-
-
-def test_much_content_waits_in_a_file_that_is_read_once(tmp_path: Path) -> None:
-    content = bytes(1024 * 1024 + 1)
-    kept = StepSpool(str(tmp_path)).keep(Step(kind="write", path="index", why="it is missing", content=content))
-    assert isinstance(kept.content, FileSlice)
-    assert b"".join(kept.content.pieces()) == content
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(NotFoundError):
-        list(kept.content.pieces())

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kafkalog_core.errors import WorkerLostError
+from kafkalog_core.engine.spool import send, sent
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.kafka.rules.producer_anomalies import Marker
-from kafkalog_core.ops.verify import work
-from kafkalog_core.ops.verify.work import ROW_BYTES, Piece, Spool, replay_pieces
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from kafkalog_core.ops.verify.verdict import SegmentVerdict
+from kafkalog_core.ops.verify.work import ROW_BYTES, BatchSender, Piece, replay_pieces
 
 
 class Listening:
@@ -56,21 +49,43 @@ def heard_directly() -> list[object]:
     return [each for index, each in enumerate(chain.heard) if each != "hole" or chain.heard[index - 1] != "hole"]
 
 
-@pytest.mark.parametrize("memory_bytes", [0, 100, 10**9])
-@pytest.mark.parametrize("has_directory", [True, False])
-def test_a_spool_gives_back_what_it_took(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_bytes: int, has_directory: bool
-) -> None:
-    monkeypatch.setattr(work, "_MEMORY_BYTES", memory_bytes)
-    with Spool(str(tmp_path) if has_directory else None) as spool:
-        hand_over(spool)
-        spooled = pickle.loads(pickle.dumps(spool.spooled()))  # noqa: S301 - made here
-    assert bool(spooled.packed) == (not has_directory and memory_bytes < 10**9)
-    assert bool(os.listdir(tmp_path)) == (has_directory and memory_bytes < 10**9)
-    chain = Listening()
-    spooled.replay(chain)
+class Kept:
+    """The stream of a task, and its output."""
+
+    def __init__(self):
+        self.written = []
+
+    def write(self, data):
+        self.written.append(bytes(data))
+
+    def data(self):
+        return iter(self.written)
+
+    def result(self):
+        return None
+
+
+def verdict_of_a_segment() -> SegmentVerdict:
+    figures = dict.fromkeys(("base_offset", "size_bytes", "mtime_ms", "batches", "records", "gap_count"), 7)
+    unknown = dict.fromkeys(("first_offset", "last_offset", "first_timestamp_ms", "max_timestamp_ms"))
+    empty = dict.fromkeys(("formats", "epochs", "gaps", "damage", "lost_offsets", "findings"), ())
+    return SegmentVerdict(path="x", is_last=False, is_thinned=False, **figures, **unknown, **empty)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("together", [1, 3])
+def test_what_is_sent_comes_out_as_it_went_in(together: int) -> None:
+    """With what follows its verdict; what is written together comes in one piece or in several."""
+    stream, chain = Kept(), Listening()
+    hand_over(BatchSender(stream))
+    verdict = verdict_of_a_segment()
+    send(stream, verdict)
+    hand_over(BatchSender(stream))
+    stream.written = [b"".join(stream.written[at : at + together]) for at in range(0, len(stream.written), together)]
+    items = sent(stream)
+    assert replay_pieces(items, chain) == verdict
     assert chain.heard == heard_directly()
-    assert not os.listdir(tmp_path)
+    assert replay_pieces(items, chain) is None
+    assert chain.heard == heard_directly() * 2
 
 
 def test_pieces_are_values() -> None:
@@ -82,9 +97,3 @@ def test_pieces_are_values() -> None:
         (4, [[0, 1, 2, 3], [0, 2, 4, 6], [0, 3, 6, 9]], {3: Marker(1, 2)}, (1,)),
         "hole",
     ]
-
-
-def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "_MEMORY_BYTES", 0)
-    with Spool(str(tmp_path / "none")) as spool, pytest.raises(WorkerLostError, match="TMPDIR"):
-        hand_over(spool)

@@ -13,7 +13,7 @@ from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.kafka.rules.rule_table import producers
+from kafkalog_core.kafka.rules import producers
 from kafkalog_core.ops.verify import engine, indexes, work
 from kafkalog_core.ops.verify.engine import count, rows_of_verdict
 from kafkalog_core.ops.verify.request import VerifyRequest

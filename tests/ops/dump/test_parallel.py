@@ -11,26 +11,23 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafkalog_core.ops.dump.shared import SharedOutput, dump_shared
 
 from kafkalog_cli.commands.dump import row_types
 from kafkalog_cli.render import writers
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
 from kafkalog_core import kernels
-from kafkalog_core.engine import turns
+from kafkalog_core.engine import processes
 from kafkalog_core.engine.processes import Pool
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import NotFoundError, WorkerLostError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.ops.dump import shared
+from kafkalog_core.ops.dump import parallel
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece, dump
+from kafkalog_core.ops.dump.parallel import RowOutput, dump_in_parallel
 from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.progress import NO_PROGRESS, Advance
-from kafkalog_core.storage.page_cache import SharedFiles
-from kafkalog_core.storage.scan import ScanPlace
-from kafkalog_core.storage.source import READING, WINDOW_BYTES
-from kafkalog_core.structs import replace
+from kafkalog_core.storage.source import WINDOW_BYTES
 from tests.support.build import GZIP, NONE, batch_v2
 from tests.support.logs import records, write_segments
 
@@ -74,10 +71,8 @@ def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         each.close()
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is read in this process while the others start: they may take as long as it takes to read all."""
-    monkeypatch.setattr(Pool, "has_started", True)
+def no_warning(text: str) -> None:
+    raise AssertionError(text)
 
 
 def request_of(*paths: Path, **options: Any) -> DumpRequest:
@@ -101,12 +96,13 @@ def together(
     *,
     jobs: int = 2,
     size: int = 4000,
+    warn: Callable[[str], None] = no_warning,
 ) -> tuple[bytes, dict[str, object]]:
     report, settings = Report(), RowSettings(tables=row_types(request))
     writer, going_on = open_writer(form, settings), writer_going_on(form, settings)
     assert going_on is not None
-    to = SharedOutput(output.fileno(), writer, output.flush, going_on)
-    dump_shared(request, report, progress, to, jobs=jobs, piece_bytes=size, shared_bytes=1)
+    to = RowOutput(output.fileno(), writer, output.flush, going_on, warn)
+    dump_in_parallel(request, report, progress, to, jobs=jobs, piece_bytes=size, shared_bytes=1)
     return output.text(), report.summary_row()
 
 
@@ -157,10 +153,10 @@ def test_small_files_are_a_piece_together(codec: int, growth: int, tmp_path: Pat
         request_of(place, level="records"), Report(), NO_PROGRESS, piece_bytes=len(large) * growth - 1
     ).steps()
     pieces = [step for step in steps if isinstance(step, LogPiece)]
-    assert [len(piece.splits) for piece in pieces] == [2, 1, 1]
-    assert [piece.range_bytes > 0 for piece in pieces] == [False, True, False]
-    rest = replace(pieces[1], place=ScanPlace(1000, 100, 1))
-    assert (pieces[1].work_bytes, rest.work_bytes) == (len(large) * growth, (len(large) - 1000) * growth)
+    assert [len(piece.splits) for piece in pieces] == [2, 1, 1, 1]
+    assert [piece.splits[0].part.is_whole for piece in pieces] == [True, False, False, True]
+    assert sum(piece.work_bytes for piece in pieces[1:3]) == len(large) * growth
+    assert abs(pieces[1].size_bytes - pieces[2].size_bytes) < 2
 
 
 @pytest.mark.parametrize("level", ["batches", "records"])
@@ -168,7 +164,7 @@ def test_small_files_are_a_piece_together(codec: int, growth: int, tmp_path: Pat
 def test_rows_around_damage_keep_their_order(
     wrong: bytes, level: str, tmp_path: Path, output: Callable[[str], Output]
 ) -> None:
-    """What is wrong with batches of a window comes before its rows: the processes read the windows that one reads."""
+    """What is wrong with a batch comes before its rows, wherever a reader begins."""
     small = batch_v2(records(0, 1))[:50]
     log = bytearray()
     for number in range(40 if not kernels.COMPILED else 400):
@@ -184,12 +180,8 @@ def test_rows_around_damage_keep_their_order(
     assert together(request, "ndjson", output("together"), size=WINDOW_BYTES) == expected
 
 
-@pytest.mark.parametrize("is_at_once", [False, True])
-def test_a_file_that_is_replaced_meanwhile(
-    tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch, *, is_at_once: bool
-) -> None:
+def test_a_file_that_is_replaced_meanwhile(tmp_path: Path, output: Callable[[str], Output]) -> None:
     """A process that opens another file than was listed says so, and nothing of that file is read."""
-    monkeypatch.setattr(Pool, "has_started", is_at_once)
     data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
     (log,) = write_segments(tmp_path / "orders-0", {0: data}).glob("*.log")
     (small,) = write_segments(tmp_path / "orders-1", {0: data[:1000]}).glob("*.log")
@@ -199,6 +191,31 @@ def test_a_file_that_is_replaced_meanwhile(
     found, report = together(request, "ndjson", output("together"))
     assert found.count(b"file.replaced-since") == 1
     assert report["codes"] == {"file.replaced-since": 1, "torn-tail": 1}
+
+
+@pytest.mark.parametrize("size", [5000, 40_000])
+def test_a_file_that_shrinks_is_reported_once(size: int, tmp_path: Path, output: Callable[[str], Output]) -> None:
+    """Of all parts that are no longer there; or that are, but end later than the file."""
+    data = b"".join(batch_v2(records(at, 10)) for at in range(0, 10_000, 10))
+    write_segments(tmp_path / "orders-0", {0: data})
+    (log,) = (tmp_path / "orders-0").glob("*.log")
+    request = request_of(log, level="records")
+    os.truncate(log, 20_000)
+    found, report = together(request, "ndjson", output("together"), size=size)
+    assert found.count(b"file.shrank") == 1
+    assert report["codes"] == {"file.shrank": 1, "torn-tail": 1}
+    assert report["rows"] == found.count(b"\n")
+
+
+def test_a_file_that_vanishes_is_reported_once(tmp_path: Path, output: Callable[[str], Output]) -> None:
+    data = b"".join(batch_v2(records(at, 10)) for at in range(0, 10_000, 10))
+    large = write_segments(tmp_path / "orders-0", {0: data[:500], 10_000: data}) / f"{10_000:020d}.log"
+    request = request_of(tmp_path / "orders-0", level="records")
+    progress = Advance(lambda _: large.unlink(missing_ok=True))  # while the first file is read
+    found, report = together(request, "ndjson", output("together"), progress)
+    assert found.count(b"file.vanished") == 1
+    assert report["codes"] == {"file.vanished": 1, "torn-tail": 1}
+    assert report["rows"] == found.count(b"\n")
 
 
 def test_more_than_a_process_keeps(tmp_path: Path, output: Callable[[str], Output]) -> None:
@@ -212,12 +229,8 @@ def test_more_than_a_process_keeps(tmp_path: Path, output: Callable[[str], Outpu
     assert together(request, "ndjson", output("together"), size=50_000_000) == expected
 
 
-@pytest.mark.parametrize("is_at_once", [False, True])
-def test_a_named_file_that_is_gone(
-    tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch, *, is_at_once: bool
-) -> None:
+def test_a_named_file_that_is_gone(tmp_path: Path, output: Callable[[str], Output]) -> None:
     """What was read before it is shown, then the error."""
-    monkeypatch.setattr(Pool, "has_started", is_at_once)
     data = b"".join(batch_v2(records(at, 10)) for at in range(0, 100, 10))
     directory = write_segments(tmp_path / "orders-0", {0: data, 100: data})
     request = request_of(directory / f"{0:020d}.log", directory / f"{100:020d}.log", level="records")
@@ -261,8 +274,8 @@ def many_records(count: int, size: int) -> bytes:
 
 def stopped(
     to: SlowPipe | Output, request: DumpRequest, left_bytes: int, piece_bytes: int
-) -> tuple[BaseException, Report, list[bytes]]:
-    """What ends a dump in two processes that is stopped after some bytes, its report, and its lines."""
+) -> tuple[Report, list[bytes]]:
+    """The report of a dump in two processes that is stopped after some bytes, and its lines."""
 
     def stop(size_bytes: int) -> None:
         nonlocal left_bytes
@@ -273,31 +286,26 @@ def stopped(
     report, settings = Report(), RowSettings(tables=())
     going_on = writer_going_on("ndjson", settings)
     assert going_on is not None
-    shared_output = SharedOutput(to.fileno(), open_writer("ndjson", settings), to.flush, going_on)
-    with pytest.raises((KeyboardInterrupt, WorkerLostError)) as caught:
-        dump_shared(request, report, Advance(stop), shared_output, jobs=2, piece_bytes=piece_bytes, shared_bytes=1)
-    return caught.value, report, to.text().split(b"\n")
+    row_output = RowOutput(to.fileno(), open_writer("ndjson", settings), to.flush, going_on, no_warning)
+    with pytest.raises(KeyboardInterrupt):
+        dump_in_parallel(request, report, Advance(stop), row_output, jobs=2, piece_bytes=piece_bytes, shared_bytes=1)
+    return report, to.text().split(b"\n")
 
 
 @pytest.mark.parametrize("size_bytes", [4 << 10, 64 << 10])
 def test_it_is_stopped_between_lines(size_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the report counts what was written; of a reader that lets the others wait for seconds, less than that."""
+    """And the report counts what was written, whoever reads it, and how slowly."""
     count, size = (200_000, 1000) if kernels.COMPILED else (2000, 100_000)
     data = many_records(count, size)
     write_segments(tmp_path / "orders-0", {0: data})
     request, to = request_of(tmp_path / "orders-0", level="records"), SlowPipe(monkeypatch, size_bytes)
-    error, report, lines = stopped(to, request, len(data) // 8, 1_000_000)
+    report, lines = stopped(to, request, len(data) // 8, 1_000_000)
     assert 100 < len(lines) < count
     assert all(line.startswith(b"{") and line.endswith(b"}") for line in lines[:-1])
-    if size_bytes < 64 << 10 and isinstance(error, WorkerLostError):
-        assert error.wrote_rows  # a process that writes to such a reader may be killed: nothing is counted then
-        return
-    assert type(error) is KeyboardInterrupt
     assert lines[-1] == b""
     assert report.rows == len(lines) - 1
 
 
-@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("share", [3, 6])
 def test_it_is_stopped_where_a_partition_ends(share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where this process would take a step, for whose end another one waits with its rows."""
@@ -306,68 +314,91 @@ def test_it_is_stopped_where_a_partition_ends(share: int, tmp_path: Path, monkey
     for number in range(12):
         write_segments(tmp_path / f"orders-{number}", {0: data})
     request, to = request_of(tmp_path, level="records"), SlowPipe(monkeypatch, 64 << 10)
-    error, report, lines = stopped(to, request, 12 * len(data) // share, 2 * len(data))
-    assert type(error) is KeyboardInterrupt
+    report, lines = stopped(to, request, 12 * len(data) // share, 2 * len(data))
     assert lines[-1] == b""
     assert 0 < report.rows == len(lines) - 1 < 12 * count
-
-
-@pytest.mark.usefixtures("at_once")
-def test_the_page_cache_is_looked_at_while_others_have_begun(
-    tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the first large file so much at a time, and only then is it read; of the next one at once."""
-    sizes = []
-    for number in range(2):
-        data = many_records(20_000, 100)
-        write_segments(tmp_path / f"orders-{number}", {0: data})
-        sizes.append(len(data))
-    looks: list[tuple[str, int]] = []
-    monkeypatch.setattr(SharedFiles, "look", lambda _, path, end: looks.append((path.split("/")[-2], end)))
-    monkeypatch.setattr(READING, "keeps_cache", False)
-    monkeypatch.setattr(shared, "_LOOK_BYTES", sizes[0] // 5)
-    monkeypatch.setattr(turns, "AHEAD_BYTES", sizes[0] // 10)
-    request = request_of(tmp_path / "orders-0", tmp_path / "orders-1", level="records")
-    expected = alone(request, "ndjson", output("alone"))
-    looks.clear()
-    assert together(request, "ndjson", output("together"), size=sizes[0] // 20) == expected
-    first = [end for name, end in looks if name == "orders-0"]
-    assert [name for name, _ in looks] == ["orders-0"] * len(first) + ["orders-1"]
-    assert len(first) > 4
-    assert first == sorted(first)
-    assert (first[-1], looks[-1][1]) == tuple(sizes)
 
 
 def test_no_process_is_started_for_a_reader_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told as a write that failed would be; what `head` wanted it has by then."""
     write_segments(tmp_path / "orders-0", {0: many_records(20_000, 100)})
     request, (reading, writing) = request_of(tmp_path / "orders-0", level="records"), os.pipe()
-    monkeypatch.setattr(Pool, "start", die)
+    monkeypatch.setattr(parallel, "Pool", die)
+    os.close(reading)
     with closing(os.fdopen(writing, "wb", buffering=0)):
-        writer = open_writer("ndjson", RowSettings(tables=row_types(request)))
-        to = SharedOutput(writing, writer, partial(os.close, reading), partial(die))
+        to = RowOutput(writing, Ignoring(), lambda: None, partial(die), no_warning)
         with pytest.raises(BrokenPipeError):
-            dump_shared(request, Report(), NO_PROGRESS, to, jobs=2, piece_bytes=4000, shared_bytes=1)
+            dump_in_parallel(request, Report(), NO_PROGRESS, to, jobs=2, piece_bytes=4000, shared_bytes=1)
+
+
+def test_the_processes_end_with_the_reader(tmp_path: Path) -> None:
+    """As `head` does: no more is read than what waited for it."""
+    write_segments(tmp_path / "orders-0", {0: many_records(200_000 if kernels.COMPILED else 2000, 1000)})
+    request, (reading, writing) = request_of(tmp_path / "orders-0", level="records"), os.pipe()
+    going_on = writer_going_on("ndjson", RowSettings(tables=()))
+    assert going_on is not None
+    read_bytes = 0
+
+    def count(size_bytes: int) -> None:
+        nonlocal read_bytes
+        read_bytes += size_bytes
+
+    reader = Thread(target=lambda: (os.read(reading, 1000), os.close(reading)))
+    reader.start()
+    with closing(os.fdopen(writing, "wb", buffering=0)):
+        to = RowOutput(writing, Ignoring(), lambda: None, going_on, no_warning)
+        with pytest.raises(BrokenPipeError):
+            dump_in_parallel(request, Report(), Advance(count), to, jobs=2, piece_bytes=1_000_000, shared_bytes=1)
+    reader.join()
+    assert read_bytes < sum(path.stat().st_size for path in (tmp_path / "orders-0").glob("*.log")) // 4
+
+
+class Ignoring:
+    """The writer of the first rows, which nobody looks at."""
+
+    def write(self, _: object) -> None: ...
+
+
+@pytest.mark.parametrize("has_directory", [True, False])
+def test_one_process_reads_where_there_is_no_room(
+    tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch, *, has_directory: bool
+) -> None:
+    """With a warning, once, and the same rows."""
+    data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
+    for number in range(3):
+        write_segments(tmp_path / f"orders-{number}", {0: data})
+    request = request_of(tmp_path, level="records")
+    expected = alone(request, "ndjson", output("alone"))
+    if has_directory:
+        found = os.statvfs(tmp_path)
+        full = tuple(0 if at == 4 else value for at, value in enumerate(found))
+        monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(full))
+    else:
+        monkeypatch.setattr(processes, "_temporary_directory", lambda: None)
+    monkeypatch.setattr(Pool, "outputs", die)
+    warnings = list[str]()
+    assert together(request, "ndjson", output("together"), warn=warnings.append) == expected
+    assert len(warnings) == 1
+    assert "one process reads" in warnings[0]
+    assert ("has 0 B free" in warnings[0]) == has_directory
 
 
 def die(*_: object) -> None:
     os._exit(9)
 
 
-@pytest.mark.usefixtures("at_once")
 def test_a_process_that_is_lost(tmp_path: Path, output: Callable[[str], Output]) -> None:
     data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
     write_segments(tmp_path / "orders-0", {0: data})
     request, report, to = request_of(tmp_path / "orders-0", level="records"), Report(), output("together")
     writer = open_writer("ndjson", RowSettings(tables=row_types(request)))
     with pytest.raises(WorkerLostError):
-        dump_shared(
-            request, report, NO_PROGRESS, SharedOutput(to.fileno(), writer, to.flush, partial(die)), jobs=2,
+        dump_in_parallel(
+            request, report, NO_PROGRESS, RowOutput(to.fileno(), writer, to.flush, partial(die), no_warning), jobs=2,
             piece_bytes=100, shared_bytes=1,
         )  # fmt: skip
 
 
-@pytest.mark.usefixtures("at_once")
 def test_an_output_that_takes_nothing(tmp_path: Path, output: Callable[[str], Output]) -> None:
     data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
     write_segments(tmp_path / "orders-0", {0: data})
@@ -376,6 +407,6 @@ def test_an_output_that_takes_nothing(tmp_path: Path, output: Callable[[str], Ou
         settings = RowSettings(tables=row_types(request))
         going_on = writer_going_on("ndjson", settings)
         assert going_on is not None
-        shared_output = SharedOutput(full.fileno(), open_writer("ndjson", settings), to.flush, going_on)
+        row_output = RowOutput(full.fileno(), open_writer("ndjson", settings), to.flush, going_on, no_warning)
         with pytest.raises(OSError, match="No space left"):
-            dump_shared(request, Report(), NO_PROGRESS, shared_output, jobs=2, piece_bytes=100, shared_bytes=1)
+            dump_in_parallel(request, Report(), NO_PROGRESS, row_output, jobs=2, piece_bytes=100, shared_bytes=1)

@@ -17,7 +17,7 @@ from tests.support.corpus import archives
 if TYPE_CHECKING:
     from tests.support.corpus.tree import Tree
 
-FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 STATE = "cluster_state.json"
 
 

@@ -301,7 +301,7 @@ def test_a_directory_that_may_be_listed_but_not_entered() -> None:
         home.chmod(0o744)
         (Path(directory) / "meta.properties").touch()
         script = "import os; from kafkalog_cli.__main__ import main; import kafkalog_cli.commands.dump\n"
-        script += "import kafkalog_cli.render.writers, kafkalog_cli.render.summary, kafkalog_core.ops.dump.shared\n"
+        script += "import kafkalog_cli.render.writers, kafkalog_cli.render.summary, kafkalog_core.ops.dump.parallel\n"
         script += "os.setegid(65534); os.seteuid(65534); main()"
         runs = [
             subprocess.run([sys.executable, "-c", script, "dump", path], capture_output=True, text=True, check=False)
