@@ -20,8 +20,6 @@ WRITERS: Final = {
     "kafkalog_core/engine/processes.py": "a temporary directory for what processes of one run leave for each other",
     "kafkalog_core/engine/spool.py": "temporary files in the directory of a pool, from its processes to the first one",
     "kafkalog_core/ops/dump/parallel.py": "the standard output, to which rows of other processes are passed on",
-    "kafkalog_core/ops/verify/work.py": "the temporary files that processes of one run leave for each other",
-    "kafkalog_core/ops/reindex/steps.py": "the temporary files of its own processes",
     "kafkalog_core/ops/compact/simulation.py": "temporary files of its own, from one simulated clean to the next",
     "kafkalog_core/spark/commit/commit.py": "the lock file of an output directory",
     "kafkalog_core/spark/session/session.py": "Spark's temporary directory, and its log",

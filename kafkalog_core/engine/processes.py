@@ -26,7 +26,7 @@ from threading import Thread
 from traceback import format_exc
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
-from kafkalog_core.engine.spool import Kept, SpoolReader, SpoolWriter, outputs_in_memory, shortage
+from kafkalog_core.engine.spool import HeldBytes, SpoolReader, SpoolWriter, outputs_in_memory, shortage
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.source import READING
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
     from types import TracebackType
 
-    from kafkalog_core.engine.spool import Output
+    from kafkalog_core.engine.spool import TaskOutput
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.object_paths import StorageOptions
     from kafkalog_core.storage.source import ReadLimit
@@ -118,13 +118,13 @@ class Pool:
         for future in self._in_order(partial(self._submit, work_of), tasks):
             yield self.done(future).result()
 
-    def outputs(self, work_of: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> Iterator[Output]:
+    def outputs(self, work_of: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> Iterator[TaskOutput]:
         """Yield the output of `work_of(*task, stream, advance)` for each task, in their order; they are read lazily.
 
         Each output is to be read before the next one is requested. Its data come while the task is at work.
         """
         if self._scratch is None:
-            yield from outputs_in_memory(self, work_of, tasks)
+            yield from outputs_in_memory(self.map, work_of, tasks)
             return
         yield from self._in_order(partial(self._submit_output, self._scratch, work_of), tasks)
 
@@ -173,9 +173,9 @@ class Pool:
         except (OSError, EOFError, RuntimeError) as error:  # EOFError: of a server that has ended; no more threads
             raise _not_started(error) from error
 
-    def _submit_output(self, scratch: str, work_of: Callable[..., Any], task: tuple[Any, ...]) -> _TaskOutput:
+    def _submit_output(self, scratch: str, work_of: Callable[..., Any], task: tuple[Any, ...]) -> _PoolOutput:
         place = scratch, next(self._numbers)
-        return _TaskOutput(self, self._submit(work_of, task, place), SpoolReader(*place))
+        return _PoolOutput(self, self._submit(work_of, task, place), SpoolReader(*place))
 
     def _count(self) -> None:
         if not self._is_counting:
@@ -191,7 +191,7 @@ class Pool:
             self._directory.cleanup()
 
 
-class _TaskOutput:
+class _PoolOutput:
     """The output of a task of a pool. If the progress ends `data`, that can be called again for the rest."""
 
     def __init__(self, pool: Pool, future: Future[_Done], files: SpoolReader) -> None:
@@ -201,7 +201,7 @@ class _TaskOutput:
         self._is_read = False
 
     def data(self) -> Iterator[bytes]:
-        """See `Output`."""
+        """See `TaskOutput`."""
         while not self._is_read:
             is_done = self._future.done()  # before the look: what is written after it is looked at again
             yield from self._files.files()
@@ -213,14 +213,14 @@ class _TaskOutput:
                 yield from self._future.result().kept.data()
 
     def result(self) -> Any:
-        """See `Output`."""
+        """See `TaskOutput`."""
         return self._pool.done(self._future).result()
 
 
 def _temporary_directory() -> tempfile.TemporaryDirectory[str] | None:
     """Return a new directory for temporary files; None: there is no place for one.
 
-    The working directory, which is Python's last resort, is no such place: it may be one of a broker's.
+    The working directory, Python's last resort, is left alone: it may be one of a broker's.
     """
     try:
         place = tempfile.gettempdir()
@@ -239,7 +239,7 @@ def _context(scratch: str | None) -> BaseContext:
 
 
 def _heeds_children() -> signal.Handlers | None:
-    """Let this process be told of the end of its children, and return how to undo that; None: it was.
+    """Let the system keep the exit status of children, and return how to undo that; None: it does.
 
     A supervisor may start it with SIGCHLD ignored. The system forgets the children then, and the executor would wait
     for them for ever.
@@ -330,7 +330,7 @@ class _Done(NamedTuple):
 
     value: Any = None
     error: Exception | None = None
-    kept: Kept = Kept()
+    kept: HeldBytes = HeldBytes()
 
     def result(self) -> Any:
         """Return the result, or raise the error."""

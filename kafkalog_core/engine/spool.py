@@ -25,16 +25,14 @@ from kafkalog_core.text import size
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog_core.engine.pool import Workers
-
 __all__ = [
     "MOST_FILES",
     "SPOOL_BYTES",
-    "Kept",
-    "Output",
+    "HeldBytes",
     "OutputStream",
     "SpoolReader",
     "SpoolWriter",
+    "TaskOutput",
     "kept_output",
     "outputs_in_memory",
     "send",
@@ -59,7 +57,7 @@ class OutputStream(Protocol):
         """Take bytes, which are not divided on their way. Raises WorkerLostError if there is no space for them."""
 
 
-class Output(Protocol):
+class TaskOutput(Protocol):
     """What one task has written, which is read once and in order, and its result."""
 
     def data(self) -> Iterator[bytes]:
@@ -74,7 +72,7 @@ def send(stream: OutputStream, value: object) -> None:
     stream.write(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
-def sent(output: Output) -> Iterator[Any]:
+def sent(output: TaskOutput) -> Iterator[Any]:
     """Yield the values that a task has sent."""
     for data in output.data():
         stream = io.BytesIO(data)
@@ -82,7 +80,7 @@ def sent(output: Output) -> Iterator[Any]:
             yield pickle.load(stream)  # noqa: S301 -- written by a process of the same run
 
 
-class Kept(NamedTuple):
+class HeldBytes(NamedTuple):
     """What a task has written that is in no file: compressed blocks, and the bytes after them."""
 
     blocks: tuple[bytes, ...] = ()
@@ -147,9 +145,9 @@ class SpoolWriter:
         if self._size >= SPOOL_BYTES // 2:
             self._put(self._memory[: self._size])
 
-    def kept(self) -> Kept:
+    def kept(self) -> HeldBytes:
         """Return what was written last and is in no file."""
-        return Kept(last=bytes(self._memory[: self._size]))
+        return HeldBytes(last=bytes(self._memory[: self._size]))
 
     def _put(self, data: bytes | memoryview) -> None:
         self._size = 0
@@ -209,23 +207,23 @@ class _MemoryStream:
             self._blocks.append(zlib.compress(self._last, _LEVEL))
             self._last.clear()
 
-    def kept(self) -> Kept:
+    def kept(self) -> HeldBytes:
         """Return all of it."""
-        return Kept(tuple(self._blocks), bytes(self._last))
+        return HeldBytes(tuple(self._blocks), bytes(self._last))
 
 
 class _KeptOutput(NamedTuple):
     """The output of a task that has ended."""
 
-    kept: Kept
+    kept: HeldBytes
     value: Any
 
     def data(self) -> Iterator[bytes]:
-        """See `Output`."""
+        """See `TaskOutput`."""
         return self.kept.data()
 
     def result(self) -> Any:
-        """See `Output`."""
+        """See `TaskOutput`."""
         return self.value
 
 
@@ -238,7 +236,7 @@ def kept_output(work_of: Callable[..., Any], *task: Any) -> _KeptOutput:
 
 
 def outputs_in_memory(
-    workers: Workers, work_of: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]
-) -> Iterator[Output]:
-    """Yield the output of `work_of(*task, stream, advance)` for each task in order, from workers of any kind."""
-    return workers.map(kept_output, ((work_of, *task) for task in tasks))
+    map_tasks: Callable[..., Iterator[Any]], work_of: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]
+) -> Iterator[TaskOutput]:
+    """Yield the output of `work_of(*task, stream, advance)` for each task in order. map_tasks: `map` of any workers."""
+    return map_tasks(kept_output, ((work_of, *task) for task in tasks))

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import AccessError, NotFoundError
-from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, SharedFiles, absent_ranges
+from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, absent_ranges
 from kafkalog_core.storage.source import PEEK_BYTES, READING, ReadLimit, Source, reading_together
 from tests.support.build import batch_v2
 from tests.support.cached import MIB, PAGE, absent, difference, evict, touch
@@ -123,7 +123,7 @@ def test_a_part_is_given_back_behind_the_reader(tmp_path: Path) -> None:
 def test_what_another_process_reads_behind_a_part_stays(large: Path) -> None:
     evict(large)
     with Source.open(large) as source:
-        source.wanted_to = PART_BYTES
+        source.read_up_to(PART_BYTES)
         touch(large, PART_BYTES, PART_BYTES)
         for start in range(0, PART_BYTES, MIB):
             source.window(start, MIB)
@@ -138,41 +138,6 @@ def test_without_it_everything_stays(large: Path) -> None:
         for start in range(0, SIZE, MIB):
             source.window(start)
     assert absent(large) == []
-
-
-def test_shared_files_are_given_back_in_order(large: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.write_bytes(bytes(10 * PAGE))
-    evict(large)
-    evict(other)
-    files = SharedFiles()
-    for path in (large, other, tmp_path / "missing"):
-        files.look(str(path), 2 * SIZE)
-    large.read_bytes()
-    other.read_bytes()
-    files.look(str(large), 2 * SIZE)  # it was looked at before
-    files.give_back(str(tmp_path / "not shared"))
-    files.give_back(str(large))
-    assert absent(large) == absent(other) == []
-    files.give_back(str(other))
-    assert absent(large) == [(0, SIZE)]
-    assert absent(other) == []
-    files.give_back()
-    assert absent(other) == [(0, 10 * PAGE)]
-
-
-def test_a_shared_file_is_looked_at_before_each_part_is_read(large: Path) -> None:
-    """What was there before a part was read is left, and all that the parts brought is given back."""
-    evict(large)
-    touch(large, 3 * PAGE, PAGE)
-    touch(large, PART_BYTES + 5 * PAGE, PAGE)
-    before, files = absent(large), SharedFiles()
-    for end in (PART_BYTES - 1, PART_BYTES - 1, PART_BYTES // 2, 2 * PART_BYTES, 10 * SIZE):
-        files.look(str(large), end)
-        touch(large, 0, min(end, SIZE))
-    assert absent(large) == []
-    files.give_back()
-    assert absent(large) == before
 
 
 def test_a_limit_of_bytes_in_a_second() -> None:

@@ -27,7 +27,7 @@ from kafkalog_core.structs import NamedTuple, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog_core.engine.spool import Output, SpoolWriter
+    from kafkalog_core.engine.spool import SpoolWriter, TaskOutput
     from kafkalog_core.kafka.sim.logfiles import OffsetSpan
     from kafkalog_core.ops.dump.dump import Step
     from kafkalog_core.ops.dump.runs import DumpRequest
@@ -214,7 +214,7 @@ class _ParallelDump:
             self._write(self._begun.popleft())
             self._output.flush()
 
-    def _take(self, output: Output) -> None:
+    def _take(self, output: TaskOutput) -> None:
         """Write the rows of the piece whose turn it is, and take what was found in it."""
         for data in output.data():
             left = memoryview(data)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -516,10 +515,9 @@ class _Planner:
                 work = PartitionReindex(task, self._progress.advance)
                 yield work.steps(), lambda work=work: work.report  # type: ignore[misc]  # mypy knows no such default
             return
-        with ExitStack() as stack:
-            from kafkalog_core.engine.processes import Pool  # noqa: PLC0415 -- most runs start none
+        from kafkalog_core.engine.processes import Pool  # noqa: PLC0415 -- most runs start none
 
-            pool = stack.enter_context(Pool(jobs, self._progress))
+        with Pool(jobs, self._progress) as pool:
             for output in pool.outputs(rebuild, [(task,) for task in tasks]):
                 yield sent(output), output.result
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.pool import Workers
     from kafkalog_core.engine.processes import Pool
     from kafkalog_core.engine.report import Report
-    from kafkalog_core.engine.spool import Output
+    from kafkalog_core.engine.spool import TaskOutput
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.verify.request import Keeper, Reader, Readers, SegmentTask
@@ -340,9 +340,9 @@ class _Runner:
             self._received(paths.popleft(), output.result())  # before the last verdict, which may end the partition
             yield last
 
-    def _outputs(self, tasks: Iterator[tuple[tuple[SegmentTask, ...], Reader]]) -> Iterator[Output]:
+    def _outputs(self, tasks: Iterator[tuple[tuple[SegmentTask, ...], Reader]]) -> Iterator[TaskOutput]:
         if self._given is not None:
-            return outputs_in_memory(self._given, check_segments, tasks)
+            return outputs_in_memory(self._given.map, check_segments, tasks)
         return self._start_pool().outputs(check_segments, tasks)
 
     def _merged(self, piece: _Piece, split: Split, segments: Iterator[Piece | SegmentVerdict]) -> PartitionVerdict:
