@@ -84,6 +84,7 @@ class ReadPages:
         self._parts = -(-size_bytes // PART_BYTES)
         self._size_bytes = size_bytes
         self._absent: dict[int, list[tuple[int, int]]] = {}  # by the number of the part
+        self._looked = 0
         self._late: deque[list[tuple[int, int]]] = deque(maxlen=_LATE_PARTS)  # given back, before they were all there
 
     def about_to_read(self, position: int, size_bytes: int, wanted_to: int) -> None:
@@ -103,6 +104,19 @@ class ReadPages:
                 start = number * PART_BYTES
                 size = min(PART_BYTES, self._size_bytes - start)
                 self._absent[number] = absent_ranges(self._descriptor, start, size)
+
+    def look_to(self, end: int) -> None:
+        """Look at all up to a byte, and at what the system may read ahead of it, before other processes read it."""
+        last = min(-(-(end + AHEAD_BYTES) // PART_BYTES), self._parts)
+        for number in range(self._looked, last):
+            start = number * PART_BYTES
+            self._absent[number] = absent_ranges(self._descriptor, start, min(PART_BYTES, self._size_bytes - start))
+        self._looked = max(self._looked, last)
+
+    def give_back_to(self, end: int) -> None:
+        """Give back what other processes have read before a byte."""
+        for number in [each for each in self._absent if (each + 1) * PART_BYTES <= end]:
+            self._give_back(number)
 
     def give_back(self) -> None:
         """Give back all that is left, before the file is closed."""

@@ -315,6 +315,11 @@ class Source:
         if self._pages is not None and end < self.size_bytes:
             os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
+    def take_pages(self) -> ReadPages | None:
+        """Return what gives back the file's pages, which the caller does from now on; None: they stay."""
+        pages, self._pages = self._pages, None
+        return pages
+
     def require_same(self) -> None:
         """Raise ObjectReplacedError if the bytes read so far may be of two objects, which those of a file never are."""
 

@@ -21,18 +21,20 @@ from kafkalog_core.ops.dump.dump import Dumper, LogPiece
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import Advance
-from kafkalog_core.storage.source import Source
+from kafkalog_core.storage.source import READING, Source
 from kafkalog_core.structs import NamedTuple, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.engine.parts import LogPart
     from kafkalog_core.engine.spool import SpoolWriter, TaskOutput
     from kafkalog_core.kafka.sim.logfiles import OffsetSpan
     from kafkalog_core.ops.dump.dump import Step
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.scan import ScanOptions
 
 __all__ = ["ChunkWriter", "RowOutput", "dump_in_parallel"]
 
@@ -102,7 +104,7 @@ class _ParallelDump:
         self._ahead_bytes = 0
         self._begun: deque[Step] = deque()
         self._about: set[tuple[object, object]] = set()
-        self._source: Source | None = None
+        self._divided: dict[str, _DividedFile] = {}
 
     def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
         """Write all rows."""
@@ -192,21 +194,20 @@ class _ParallelDump:
     def _with_begin(self, piece: LogPiece) -> LogPiece:
         """Return a part of a large file with the place where its reader begins."""
         split = piece.splits[0]
-        if split.part.start == 0:
+        if split.part.is_whole:
             return piece
         try:
-            if self._source is None or self._source.path != split.path:
-                self._close()
-                self._source = Source.open(split.path)
-            part = with_begin(self._source, split.part, self._request.scan_options)
+            if split.path not in self._divided:
+                self._divided[split.path] = _DividedFile(split.path)
+            part = self._divided[split.path].with_begin(split.part, self._request.scan_options)
         except KafkalogError:  # its reader meets it too
             return piece
         return replace(piece, splits=(replace(split, part=part),))
 
-    def _close(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()
+    def _close(self, path: str | None = None) -> None:
+        """Close a file whose parts were all read; None: all files."""
+        for each in [each for each in self._divided if path in {None, each}]:
+            self._divided.pop(each).close()
 
     def _write_begun(self) -> None:
         """Take the steps before the next piece."""
@@ -226,9 +227,43 @@ class _ParallelDump:
         self._dumper.matches += result.matches
         for split, span in zip(piece.splits if isinstance(piece, LogPiece) else (), result.spans, strict=True):
             self._dumper.add_span(split.path, span)
+            if split.path in self._divided:
+                self._divided[split.path].done(split.part)
+                if split.part.end is None:
+                    self._close(split.path)
         for row in result.about:
             self._write_about(row)
         self._output.flush()
+
+
+class _DividedFile:
+    """A file that other processes read in parts, which are given out, and done, in their order.
+
+    Its pages are looked at before anybody reads them, and given back here: what one process reads, or the walk to the
+    next part, is in memory when another one looks.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Open the file. Raises StorageError."""
+        self._source = Source.open(path)
+        self._pages = self._source.take_pages()
+
+    def with_begin(self, part: LogPart, options: ScanOptions) -> LogPart:
+        """Return the next part with the place where its reader begins. Raises StorageError."""
+        if self._pages is not None:
+            self._pages.look_to(self._source.size_bytes if part.end is None else part.end)
+        return with_begin(self._source, part, options)
+
+    def done(self, part: LogPart) -> None:
+        """Give back the pages up to the end of a part."""
+        if self._pages is not None and part.end is not None:
+            self._pages.give_back_to(part.end)
+
+    def close(self) -> None:
+        """Give back all pages."""
+        if self._pages is not None:
+            self._pages.give_back()
+        self._source.close()
 
 
 def _about_parts(step: Step, chunk: Chunk) -> list[dict[str, object]] | None:
@@ -269,6 +304,21 @@ def _write_piece(
     advance: Callable[[int], None],
 ) -> _PieceResult:
     """Read a piece, and spool its rows. Raises StorageError for a file that is itself a target."""
+    keeps_cache = READING.keeps_cache
+    READING.keeps_cache = keeps_cache or not piece.splits[0].part.is_whole  # a divided file's are given back elsewhere
+    try:
+        return _written(request, piece, open_writer, stream, advance)
+    finally:
+        READING.keeps_cache = keeps_cache
+
+
+def _written(
+    request: DumpRequest,
+    piece: LogPiece,
+    open_writer: Callable[[SpoolWriter], ChunkWriter],
+    stream: SpoolWriter,
+    advance: Callable[[int], None],
+) -> _PieceResult:
     report = Report()
     dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
     writer = open_writer(stream)

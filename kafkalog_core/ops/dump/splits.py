@@ -188,6 +188,7 @@ def is_compressed(file: LogFile) -> bool:
     """Return whether the first batch of a log is compressed, and probably all; false: that cannot be found out."""
     batches = BatchColumns(1)
     with suppress(StorageError), Source.open(file.path) as source:
+        source.read_up_to(0)  # what the system reads ahead would come after it was given back
         LogFraming(0).walk(source.window(0), 0, -1, MAX_BATCH_BYTES, check=False, into=batches)
     return batches.count > 0 and batches.cell("codec", 0) != CODEC_NONE
 
