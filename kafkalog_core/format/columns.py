@@ -205,6 +205,12 @@ class RecordColumns(_Columns):
         super().__init__(capacity)
         self.headers = HeaderColumns(capacity)
 
+    def part(self, first: int, last: int) -> Self:
+        """Return rows `first` to `last` (exclusive), in the same memory, with all headers."""
+        twin = super().part(first, last)
+        twin.headers = self.headers
+        return twin
+
     def grow_headers(self, count: int) -> None:
         """Make room for `count` headers."""
         self.headers = HeaderColumns(count)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.engine import processes
+from kafkalog_core.engine import processes, spool
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.ops.verify import engine, work
@@ -162,7 +162,7 @@ def test_workers_that_share_nothing_say_the_same(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(engine, "_ALONE_PIECES", alone)
     monkeypatch.setattr(work, "SPLIT_BYTES", 2000)
     monkeypatch.setattr(engine, "SPLIT_BYTES", 2000)
-    monkeypatch.setattr(work, "_MEMORY_BYTES", 100)
+    monkeypatch.setattr(spool, "_BLOCK_BYTES", 100)
     write_log_dir(tmp_path / "kafka", [f"s-{number}" for number in range(4)])
     for name in ("a-0", "b-0", "s-9"):
         writer = write(tmp_path / "kafka" / name, segments=3)
