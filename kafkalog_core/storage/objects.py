@@ -111,7 +111,10 @@ def _options() -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=4)
 def file_system(options: tuple[tuple[str, str], ...], attempts: int | None = None) -> fs.FileSystem:
-    """Return pyarrow's file system, which tries a request so often, else ten times. Raises UnsupportedError without pyarrow."""
+    """Return pyarrow's file system; a request is tried so often, else ten times.
+
+    Raises UnsupportedError without pyarrow.
+    """
     try:
         from pyarrow import fs  # noqa: PLC0415 -- pyarrow: where there is work for it
     except ImportError as error:
