@@ -391,7 +391,7 @@ def _wrong_offsets(batches: _Batches, chain: Sequence[int], bounds: PlaceBounds)
         detail = _why_wrong(batches, row, right, expected, bounds)
         found = _misplaced(batches, row, "offset", expected, detail)
         yield found._replace(is_passed=bool(passed[row]), is_dropped=batches.last[row] < asked)
-        is_asking |= passed[row]
+        is_asking = is_asking or bool(passed[row])
 
 
 def _passed(batches: _Batches, chain: Sequence[int], bounds: PlaceBounds) -> bytearray:

@@ -353,12 +353,10 @@ def first_record_at(memory: memoryview, timestamp_ms: int, first_offset: int) ->
 
 def check_places(batches: BatchMap, path: str) -> None:
     """Raise StorageError for a batch whose offsets cannot be right: what is appended would continue them."""
-    holes = [each for each in batches.holes if each.reason == _MISPLACED]
-    for each in (*holes, *batches.misplaced):
+    holes = [(each.position, each.detail) for each in batches.holes if each.reason == _MISPLACED]
+    for position, detail in (*holes, *((each.position, each.detail) for each in batches.misplaced)):
         directory = shell_path(os.path.dirname(path))
-        reason = (
-            f"the batch at byte {each.position} has impossible offsets: {each.detail}. Nothing can be appended after it"
-        )
+        reason = f"the batch at byte {position} has impossible offsets: {detail}. Nothing can be appended after it"
         ways = (
             WayOut("see what else is wrong", f"kafkalog verify {directory}"),
             WayOut("restore the file from a replica or a backup"),
