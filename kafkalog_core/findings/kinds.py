@@ -27,6 +27,7 @@ __all__ = [
     "REINDEX",
     "START_LATER",
     "VERIFY",
+    "VERIFY_WITH_OTHERS",
     "BrokerMessage",
     "Finding",
     "FindingType",
@@ -184,6 +185,7 @@ DUMP_RECORDS: Final = "kafkalog dump {file} --records --resync"
 DUMP_BATCHES: Final = "kafkalog dump {file} --batches"
 RAISE_LIMIT: Final = "kafkalog verify {parent} --max-batch-bytes BYTES"
 VERIFY: Final = "kafkalog verify {parent}"
+VERIFY_WITH_OTHERS: Final = "kafkalog verify {above} OTHER_LOG_DIR"
 _COPY: Final = "aws s3 sync {parent} DIR"
 """What precedes every command that changes files, or plans to, where the finding is of an object store."""
 _READS_OBJECTS: Final = ("kafkalog verify ", "kafkalog dump ")
