@@ -8,10 +8,10 @@ from kafkalog_core.findings.kinds import (
     CHECKPOINT,
     CHECKPOINT_HERE,
     CHECKPOINT_WITH_OTHERS,
-    VERIFY_WITH_OTHERS,
     CLEAN_MARK,
     MARK_OF_ALL,
     MOVE_DIRECTORY,
+    VERIFY_WITH_OTHERS,
     FindingType,
     Variant,
 )
