@@ -173,7 +173,9 @@ class PlanOutput:
     def show(self, rows: PlanRows, *, is_alarming: bool = False) -> None:
         """Show the rows of a plan. `is_alarming`: it loses data, so the exit status is 4."""
         self._is_alarming |= is_alarming
-        if rows.plan["state"] == "planned" and rows.plan.get("next_command") is None:  # only the CLI knows what was typed
+        if (
+            rows.plan["state"] == "planned" and rows.plan.get("next_command") is None
+        ):  # only the CLI knows what was typed
             line = command_line()
             rows.plan["next_command"] = None if line is None else line.with_options("--apply")
         for row in rows.findings:
