@@ -31,9 +31,7 @@ INTERNAL: Final = {
     "has nothing to apply; omit --apply to see the plan": "of the library: no command applies an empty plan",
 }
 WITHOUT_COMMAND: Final = {
-    "does not look like a broker's log directory": "which directory is meant, only the user knows",
     " would give it ": "only the user knows as whom the run was made",
-    "files of the ": "the cure is of another command: that which wrote the table",
     "this release of kafkalog spark ": "which directory is meant, only the user knows",
 }
 

@@ -295,8 +295,9 @@ def test_a_run_whose_success_cannot_be_written(disk: Path, out: Path, monkeypatc
 def test_a_file_that_is_missing_is_named(disk: Path, out: Path, spark: SparkSession) -> None:
     run(out, disk)
     next((out / "records").rglob("*.parquet")).unlink()
-    problem = r"files of the export are missing or changed since they were committed \(1, this one among them\); "
-    with pytest.raises(RefusedError, match=problem + "export into a new directory: --to DIR$"):
+    problem = r"files of the export are missing or changed since they were committed \(1, this one among them\)\. "
+    cure = "Export into a new directory: kafkalog spark export --format parquet --to DIR PATH$"
+    with pytest.raises(RefusedError, match=problem + cure):
         open_export(spark, str(out))
 
 

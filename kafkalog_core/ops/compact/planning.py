@@ -31,7 +31,7 @@ from kafkalog_core.kafka.rules import append_rules, rules_of
 from kafkalog_core.kafka.setting_table import producer_expiration_name
 from kafkalog_core.ops.compact.compact import count_forecast, tasks_of
 from kafkalog_core.ops.compact.forecast import CompactRequest, ForecastRows, assumptions_of, watermark_findings
-from kafkalog_core.ops.compact.simulation import Cleaning, last_clean, simulate
+from kafkalog_core.ops.compact.simulation import Cleaning, assumed_by, failure_of, last_clean, simulate
 from kafkalog_core.ops.reading.targets import check_topics
 from kafkalog_core.ops.repair.assumptions import refusal
 from kafkalog_core.ops.repair.context import (
@@ -311,7 +311,7 @@ class _Planner:
                 ):  # the cleaner does so when it considers the log, even if it does not clean it
                     self._note_end(task, before.first_dirty)
         except CleanError as error:
-            self._failed.append(_failed(task, error))
+            self._failed.append(failure_of(task, error))
 
     def _note_end(self, task: CompactTask, offset: int) -> None:
         key = None if task.view is None else key_of(task.context.broker_dir, task.view)
@@ -467,32 +467,15 @@ class _Writing:
         assumed: dict[Assumption, None] = {}
         for task in tasks:
             try:
-                assumed.update(dict.fromkeys(_assumed(task, progress)))
+                assumed.update(dict.fromkeys(assumed_by(task, progress)))
             except CleanError as error:
-                failed.append(_failed(task, error))
+                failed.append(failure_of(task, error))
         if failed:
             every = of_partitions(failed, " to write the others")
             every = replace(every, reason=f"{every.reason}; the unfinished copy has been removed")
             raise RefusedError(every, path=place_of(failed, self._target.root))
         if assumed:
             raise RefusedError(refusal(list(assumed), self._command_line), path=self._target.root)
-
-
-def _failed(task: CompactTask, error: CleanError) -> Refused:
-    """Return a partition whose clean fails, with the place and the reason."""
-    why = f"a clean fails here: {error.message}"
-    return Refused(error.path or task.path, f"{task.topic}-{task.partition}", task.topic, why)
-
-
-def _assumed(task: CompactTask, progress: Progress) -> tuple[Assumption, ...]:
-    """Return the values that a clean of a log would need. Raises CleanError where it would fail."""
-    if task.view is None or task.never is not None:
-        return ()
-    cleaning = Cleaning.of(task, progress)
-    log = read_clean_log(task.view, task.context.broker_dir, cleaning.rules, cleaning.config, task.options.now_ms)
-    with last_clean(log, cleaning) as (_, work):
-        is_asked = work is not None and not task.options.kafka.assume_defaults
-        return tuple(assumptions_of(task, task.view)) if is_asked else ()
 
 
 class WrittenPartition(Struct, frozen=True, kw_only=True):
@@ -585,7 +568,7 @@ def _clean(
                 replaced.update(replaced_files(sources, cleaning))
             end = work.end_offset
     except CleanError as error:
-        failed = _failed(task, error)
+        failed = failure_of(task, error)
         raise RefusedError(of_partitions([failed], " to write the others"), path=failed.path) from error
     forecast = rows.forecast(first)
     return replace(forecast, findings=(*forecast.findings, *retention_findings(task))), end, replaced
