@@ -79,6 +79,8 @@ class FindingType(NamedTuple):
         meaning: one or more sentences about every case of the finding.
         variants: texts for other releases, without placeholders.
         next_step: template of the command that comes next, see `command_of`; None: no command helps.
+        is_of_records: whether it says that records of a log are lost, or are not those that a producer wrote, for
+            whoever reads the log: see `catalog.OF_RECORDS`. An export reports the errors of these findings.
     """
 
     severity: Severity
@@ -88,6 +90,7 @@ class FindingType(NamedTuple):
     meaning: str | None = None
     variants: tuple[Variant, ...] = ()
     next_step: str | None = None
+    is_of_records: bool = False
 
 
 class BrokerMessage(NamedTuple):
