@@ -317,7 +317,7 @@ def test_the_command(disk: Path, out: Path, spark: SparkSession) -> None:
     write_log(disk / "007-0", 0, batches(0, 10))
     result = command("export", "--format", "parquet", "--output", "table", "--to", out, disk)
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[0] == f"210 records of 3 partitions exported to {out}"
+    assert result.stdout.splitlines()[0] == f"210 records of 3 partitions exported to {out}/records"
     query = "select topic, count(*) c from records group by topic order by topic"
     result = command("sql", "--output", "ndjson", "--export", out, query)
     rows = [(row["topic"], row["c"]) for row in map(json.loads, result.stdout.splitlines()) if row["type"] == "row"]
