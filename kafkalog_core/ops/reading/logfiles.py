@@ -167,7 +167,7 @@ def files_in_range(files: Sequence[LogFile], offsets: Range) -> tuple[LogFile, .
 class OffsetSpan(Struct):
     """The offsets of one segment, from its base to its last batch; the items of its scan are added in any order.
 
-    `goes_back`: whether offsets of one batch are below those of the batch before it. `count`: of offsets in its
+    `goes_back`: whether offsets of one batch are below those of the batch before it. `offset_count`: of offsets in its
     batches, too many where a batch does not name its first one.
     """
 
@@ -177,7 +177,7 @@ class OffsetSpan(Struct):
     batches_end: int = 0
     damage_end: int = 0
     goes_back: bool = False
-    count: int = 0
+    offset_count: int = 0
 
     def add(self, item: Run | Damage) -> None:
         """Add an item of the scan. Only the last batch of a run may have lower offsets, so its last two count."""
@@ -189,7 +189,7 @@ class OffsetSpan(Struct):
             return
         batches = item.batches
         lasts = batches.column("last_offset")
-        self.count += sum(lasts) - sum(batches.column("base_offset")) + len(lasts)
+        self.offset_count += sum(lasts) - sum(batches.column("base_offset")) + len(lasts)
         last = max(lasts[-2:])
         self.last_offset = last if self.last_offset is None else max(self.last_offset, last)
         end = batches.column("position")[-1] + batches.column("size_bytes")[-1]
@@ -204,7 +204,7 @@ class OffsetSpan(Struct):
             batches_end=max(self.batches_end, other.batches_end),
             damage_end=max(self.damage_end, other.damage_end),
             goes_back=self.goes_back or other.goes_back,
-            count=self.count + other.count,
+            offset_count=self.offset_count + other.offset_count,
         )
 
     @property

@@ -278,7 +278,7 @@ class PartitionExport:
         """Yield what is missing between batches; a file is read again only if it has fewer offsets than it spans."""
         for file in self.log.unit.files:
             span, start = self._spans.get(file.path), max(self.start.next_offset, file.base_offset or 0)
-            if span is not None and span.last_offset is not None and span.last_offset + 1 - start > span.count:
+            if span is not None and span.last_offset is not None and span.last_offset + 1 - start > span.offset_count:
                 gap = compaction.gap_in(file, start)
                 yield from () if gap is None else (gap,)
 
@@ -361,7 +361,7 @@ def _joined(before: FileSpan | None, span: FileSpan) -> FileSpan:
         max(lasts, default=None),
         max(before.batches_end, span.batches_end),
         max(before.damage_end, span.damage_end),
-        before.count + span.count,
+        before.offset_count + span.offset_count,
     )
 
 
