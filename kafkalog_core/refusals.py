@@ -113,7 +113,7 @@ def leave_out(topics: Iterable[str | None], purpose: str = "") -> WayOut:
 
 
 def of_partitions(refused: Sequence[Refused], purpose: str = "") -> Refusal:
-    """Return one refusal of all partitions that are refused: whoever leaves out one topic must not meet the next one.
+    """Return one refusal of all partitions that are refused, so that the next run does not refuse another one.
 
     The error has the path `place_of`, so that a single partition is named. `purpose`: as of `leave_out`.
     """

@@ -334,11 +334,11 @@ def _introduce(run: _Run, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker
 
 
 def client_lines(address: HostPort, topics: Iterable[str]) -> list[str]:
-    """Return the lines that say how a client reads a topic, for each isolation level, and where groups stood."""
+    """Return the lines that say how a client reads a topic, for each isolation level, and which offsets groups have committed."""
     topic = shell_word(next((name for name in sorted(topics) if not name.startswith("__")), "TOPIC"))
     read = f"  kcat -b {address} -C -t {topic} -o beginning -e -X isolation.level="
     return [
-        "kafkalog: to read a topic, to read its committed records alone, and to see where groups stood:",
+        "kafkalog: to read a topic, to read its committed records alone, and to see the offsets of groups:",
         f"{read}read_uncommitted",
         f"{read}read_committed",
         f"  kafka-consumer-groups.sh --bootstrap-server {address} --all-groups --describe",

@@ -80,7 +80,7 @@ class FindingType(NamedTuple):
         variants: texts for other releases, without placeholders.
         next_step: template of the command that comes next, see `command_of`; None: no command helps.
         is_of_records: whether it says that records of a log are lost, or are not those that a producer wrote, for
-            whoever reads the log: see `catalog.OF_RECORDS`. An export reports the errors of these findings.
+            every reader of the log: see `catalog.OF_RECORDS`. An export reports the errors of these findings.
     """
 
     severity: Severity

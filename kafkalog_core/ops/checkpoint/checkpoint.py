@@ -423,7 +423,7 @@ class _Planner:
             way = WayOut(
                 "name the directory that has the partitions and their checkpoint files, which this finds", find
             )
-            raise RefusedError(Refusal("this is no log directory of a broker", (way,)), path=self._target.root)
+            raise RefusedError(Refusal("this is not a log directory of a broker", (way,)), path=self._target.root)
         if not self._target.is_whole:
             whole = f"kafkalog checkpoint --mark-clean {shell_path(self._target.root)}"
             way = WayOut("run it without --topic, --partition or --exclude", whole)
