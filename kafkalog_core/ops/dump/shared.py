@@ -238,6 +238,7 @@ class _SharedDump:
     def _took(self, piece: LogPiece, result: _PieceResult) -> None:
         self.files.give_back(piece.splits[-1].path)
         self._report.add(result.report)
+        self._report.note_written()
         self._dumper.matches += result.matches
         for split, span in zip(piece.splits, result.spans, strict=False):
             self._dumper.add_span(split.path, span)

@@ -19,6 +19,7 @@ from kafkalog_core.ops.reading.logfiles import Checkpoints
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.splits import grouped
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.refusals import WayOut
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.spark.export.plan import TASK_BYTES, PartitionExport, folder_of
@@ -67,7 +68,10 @@ EXPORT_KIND: Final = OutputKind(
         never_null=("offset",),
     ),
     others=(_FINDINGS,),
-    cure="run kafkalog spark export again, which lists them, and with --reload to write them again",
+    cures=(
+        WayOut("export again, which lists them", "kafkalog spark export --to {place} PATH"),
+        WayOut("write them again", "kafkalog spark export --reload --to {place} PATH"),
+    ),
 )
 COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
 _HIGHEST_OFFSET: Final = (1 << 63) - 1
