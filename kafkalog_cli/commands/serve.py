@@ -334,7 +334,7 @@ def _introduce(run: _Run, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker
 
 
 def client_lines(address: HostPort, topics: Iterable[str]) -> list[str]:
-    """Return the lines that say how a client reads a topic, for each isolation level, and which offsets groups have committed."""
+    """Return the lines with the commands of clients: a topic, for each isolation level, and the offsets of groups."""
     topic = shell_word(next((name for name in sorted(topics) if not name.startswith("__")), "TOPIC"))
     read = f"  kcat -b {address} -C -t {topic} -o beginning -e -X isolation.level="
     return [
