@@ -41,6 +41,7 @@ __all__ = [
     "LazyGroup",
     "OptionalValue",
     "command_line",
+    "complete",
     "error_lines",
     "one_line",
     "refusal_lines",
@@ -258,9 +259,7 @@ class Command(_DocumentedCommand):
             with _output_of(ctx):
                 return super().invoke(ctx)
         except KafkalogError as error:
-            line = command_line()
-            if line is not None and not any(map(_SECRET.search, ctx.meta[_ARGUMENTS])):
-                _complete(error, line, ctx)
+            complete(error)
             raise
 
 
@@ -285,8 +284,14 @@ def _paths_read(ctx: click.Context) -> list[str]:
     return [path for value in values for path in (value if isinstance(value, tuple) else (value,)) if path is not None]
 
 
-def _complete(error: KafkalogError, line: CommandLine, ctx: click.Context) -> None:
-    """Give an error the whole commands of its ways out: the refused one with other options, or as another user."""
+def complete(error: KafkalogError) -> None:
+    """Give an error the whole commands of its ways out: the refused one with other options, or as another user.
+
+    A command line with a secret is not repeated.
+    """
+    ctx, line = click.get_current_context(silent=True), command_line()
+    if ctx is None or line is None or any(map(_SECRET.search, ctx.meta[_ARGUMENTS])):
+        return
     if isinstance(error, DeniedError):
         error.with_command(line.with_options())
     elif error.refusal is not None:

@@ -165,13 +165,17 @@ class PlanOutput:
         self._refusal: Refusal | None = None
 
     def show_plan(self, plan: Plan) -> None:
-        """Show a plan that is not applied."""
+        """Show a plan that is not applied; one that cannot be is refused, whether or not that was asked for."""
+        if plan.obstacles and self._refusal is None:
+            self.refuse(plan.obstacles[0])
         self.show(rows_of_plan(plan), is_alarming=plan.is_alarming)
 
     def show(self, rows: PlanRows, *, is_alarming: bool = False) -> None:
         """Show the rows of a plan. `is_alarming`: it loses data, so the exit status is 4."""
         self._is_alarming |= is_alarming
-        if rows.plan["state"] == "planned":
+        if (
+            rows.plan["state"] == "planned" and rows.plan.get("next_command") is None
+        ):  # only the CLI knows what was typed
             line = command_line()
             rows.plan["next_command"] = None if line is None else line.with_options("--apply")
         for row in rows.findings:
@@ -182,7 +186,7 @@ class PlanOutput:
         self._writer.write(rows)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Note why a change that was asked for is not made; the plan that was shown has the refusal."""
+        """Note why a change cannot be made; the plan that was shown has the refusal."""
         self._refusal = refusal
 
     def finish(self, status: ExitStatus | None = None) -> int:

@@ -136,21 +136,23 @@ class DeniedError(AccessError):
         super().__init__(message, path=path)
         self.advice = advice
         self.prefix = prefix
-        self._command: str | None = None
 
     def with_command(self, line: str) -> None:
-        """Set the refused command line, ready to paste."""
-        self._command = line
+        """Set the refused command line, ready to paste: run by another user, it is the way out."""
+        from kafkalog_core.refusals import Refusal, WayOut  # noqa: PLC0415 -- `kafkalog --help` needs the errors alone
+
+        command = None if self.prefix is None else f"{self.prefix} {line}"
+        self.refusal = Refusal(self.message, (WayOut(self.advice, command),))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return a form that pickles with all arguments."""
         return _denied_again, (self.message, self.advice, self.path, self.prefix)
 
     def __str__(self) -> str:
+        if self.refusal is not None:
+            return f"{self.path}: {self.refusal}" if self.path else str(self.refusal)
         text = f"{super().__str__()}; {self.advice}"
-        if self.prefix is None:
-            return text
-        return f"{text} ({self.prefix})" if self._command is None else f"{text}: {self.prefix} {self._command}"
+        return text if self.prefix is None else f"{text} ({self.prefix})"
 
 
 def _denied_again(message: str, advice: str, path: str | None, prefix: str | None) -> DeniedError:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.command_lines import shell_word
 from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Refusal", "WayOut", "leave_out"]
+__all__ = ["Refusal", "Refused", "WayOut", "leave_out", "of_partitions", "place_of"]
 
 
 class WayOut(NamedTuple):
@@ -83,9 +84,45 @@ class Refusal(Struct, frozen=True):
         return self.reason if self.reason.endswith((".", "?")) else f"{self.reason}."
 
 
-def leave_out(topic: str | None, purpose: str = "leave the topic out") -> WayOut:
-    """Return the way out that excludes a topic; None: the directory's name has none."""
-    return WayOut(purpose, options=None if topic is None else f"--exclude {shell_word(topic)}")
+class Refused(NamedTuple):
+    """A partition that is refused.
+
+    path: of the directory or the file in it. name: of the directory. topic: None: the name has none. why: a clause.
+    """
+
+    path: str
+    name: str
+    topic: str | None
+    why: str
+
+
+def place_of(refused: Sequence[Refused], root: str) -> str:
+    """Return the path of an error about these: that of the only one, or the directory of all of them."""
+    return refused[0].path if len(refused) == 1 else root
+
+
+def leave_out(topics: Iterable[str | None], purpose: str = "") -> WayOut:
+    """Return the way out that excludes topics; None: the directory's name has none.
+
+    `purpose`: what else that does, after "leave the topic out".
+    """
+    names = list(dict.fromkeys(topics))
+    options = " ".join(f"--exclude {shell_word(name)}" for name in names if name is not None)
+    text = f"leave the topic{'' if len(names) == 1 else 's'} out{purpose}"
+    return WayOut(text, options=None if None in names else options)
+
+
+def of_partitions(refused: Sequence[Refused], purpose: str = "") -> Refusal:
+    """Return one refusal of all partitions that are refused, so that the next run does not refuse another one.
+
+    The error has the path `place_of`, so that a single partition is named. `purpose`: as of `leave_out`.
+    """
+    names: dict[str, list[str]] = {}
+    for each in refused:
+        names.setdefault(each.why, []).append(each.name)
+    listed = first_of([f"{first_of(these)}: {why}" for why, these in names.items()], joint="; ")
+    reason = refused[0].why if len(refused) == 1 else f"{count_of(len(refused), 'partition')}: {listed}"
+    return Refusal(reason, (leave_out((each.topic for each in refused), purpose),))
 
 
 def _capital(text: str) -> str:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from kafkalog_cli.command import error_lines
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.refusals import Refusal, WayOut, leave_out
+from kafkalog_core.refusals import Refusal, Refused, WayOut, leave_out, of_partitions, place_of
 from tests.support.figures import DEMO
 from tests.support.for_each import for_each
 from tests.support.product import modules
@@ -31,9 +31,7 @@ INTERNAL: Final = {
     "has nothing to apply; omit --apply to see the plan": "of the library: no command applies an empty plan",
 }
 WITHOUT_COMMAND: Final = {
-    "does not look like a broker's log directory": "which directory is meant, only the user knows",
     " would give it ": "only the user knows as whom the run was made",
-    "files of the ": "the cure is of another command: that which wrote the table",
     "this release of kafkalog spark ": "which directory is meant, only the user knows",
 }
 
@@ -87,7 +85,21 @@ def test_the_lines_of_a_refusal() -> None:
     assert Refusal("it is unknown").headline == str(Refusal("it is unknown")) == "it is unknown"
     assert Refusal("Is it?", ways[:1]).headline == "Is it? Wait"
     assert Refusal("a", ways[:1]).before_any_change().before_any_change().reason == "a; nothing has been changed"
-    assert leave_out(None).options is None
+    assert leave_out([None]).options is None
+
+
+def test_partitions_are_refused_together() -> None:
+    """Whoever leaves a topic out, and runs the command again, is not told of the next one."""
+    some = [
+        Refused(f"d/{name}-0/x.log", f"{name}-0", name, why) for name, why in (("a", "no"), ("b", "no"), ("c c", "so"))
+    ]
+    every = of_partitions(some, " to write the others")
+    assert error_lines(RefusedError(every.completed(lambda options: f"kafkalog roll d {options}"), path="d")) == [
+        "kafkalog: d: 3 partitions: a-0, b-0: no; c c-0: so. Leave the topics out to write the others:",
+        "  kafkalog roll d --exclude a --exclude b --exclude 'c c'",
+    ]
+    assert (place_of(some, "d"), place_of(some[:1], "d")) == ("d", "d/a-0/x.log")
+    assert of_partitions(some[:1]).headline == "no. Leave the topic out:"
 
 
 def test_the_command_that_is_refused_is_completed() -> None:

@@ -17,7 +17,7 @@ from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import end_progress, open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
 from kafkalog_cli.running import Interruption, StoppableProgress, cores, early_end, warn_of_interpreted
-from kafkalog_cli.standard_streams import ReaderGoneError, ends_with_reader
+from kafkalog_cli.standard_streams import ReaderGoneError, ends_with_reader, has_reader
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, resolve, same_partitions
 from kafkalog_core.filters.expression import Filters
@@ -243,7 +243,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     request = DumpRequest(targets=targets, filters=filters, **given)
     warn_of_interpreted()
     with (
-        ends_with_reader(),
+        ends_with_reader(report.note_written),
         Interruption() as interruption,
         open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress,
     ):
@@ -281,7 +281,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
                     writer.write(chunk)
         end_progress()
         writer.finish(report.summary_row())
-    return int(report.exit_status)
+    return int(report.exit_status if has_reader() else report.written_status)
 
 
 def _warn(text: str) -> None:

@@ -53,7 +53,7 @@ EXAMPLES = (
 )
 DEFAULT_MAX_READ_BYTES: Final = "50MiB"  # fetch.max.bytes of Kafka's brokers and consumers
 _BEFORE: Final = re.compile(r"-[12]")
-_ANSWERS: Final = frozenset({"found", "end"})
+_ANSWERS: Final = frozenset({"found", "next", "end"})
 
 
 def parse_before(text: str) -> int:

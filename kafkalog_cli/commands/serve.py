@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import uuid
@@ -19,6 +20,7 @@ from kafkalog_cli.options.listening import HostPort, is_loopback, listening_opti
 from kafkalog_cli.render.serve_table import LiveTable
 from kafkalog_cli.running import clock_ms, interpreted_warning
 from kafkalog_cli.serve_log import ServeLog, ServeWatch, Signals
+from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import KafkalogError, UnsupportedError
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.serve.disks.served_disks import DiskOptions, ServedDisks
@@ -30,7 +32,7 @@ from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkalog_cli.options.listening import Listening
     from kafkalog_core.engine.selection import Selection
@@ -339,7 +341,22 @@ def _introduce(run: _Run, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker
     line = f"serving {what} of cluster {disks.cluster_id} as broker {disks.node_id}, {how}, at {address}"
     click.echo(line)
     log.started(line, address)
+    if isinstance(disks, ServedDisks) and sys.stderr.isatty():  # somebody reads it, and wants to read the disk
+        for each in client_lines(address, disks.topics):
+            click.echo(each, err=True)
     return f"kafkalog serve, {how}, broker {disks.node_id} at {address}"
+
+
+def client_lines(address: HostPort, topics: Iterable[str]) -> list[str]:
+    """Return the lines with the commands of clients: a topic, for each isolation level, and the offsets of groups."""
+    topic = shell_word(next((name for name in sorted(topics) if not name.startswith("__")), "TOPIC"))
+    read = f"  kcat -b {address} -C -t {topic} -o beginning -e -X isolation.level="
+    return [
+        "kafkalog: to read a topic, to read its committed records alone, and to see the offsets of groups:",
+        f"{read}read_uncommitted",
+        f"{read}read_committed",
+        f"  kafka-consumer-groups.sh --bootstrap-server {address} --all-groups --describe",
+    ]
 
 
 class _Holes:

@@ -120,7 +120,7 @@ def _undo(scope: Scope, run: str | None, plan_output: PlanOutput, *, is_partial:
     if is_done:
         apply_undo(plan, Disk())
     plan_output.show(rows_of_undo(plan, is_done=is_done))
-    if is_apply and not is_done:
+    if plan.obstacles:
         plan_output.refuse(refusal_of(plan))
     return plan_output.finish(ExitStatus.REFUSED if is_done and plan.left else None)
 

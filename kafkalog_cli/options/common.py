@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from kafkalog_cli.command import OUTPUT_FILE
+from kafkalog_cli.command import OUTPUT_FILE, complete, error_lines
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_core.engine import selection
 from kafkalog_core.engine.selection import Selection
@@ -447,9 +447,10 @@ def resolve_readable(paths: Sequence[str], selection: Selection, report: Report)
     """
 
     def refuse(error: KafkalogError) -> None:
-        sentence = safe_text(str(error))
-        report.refusals.append(sentence)
-        click.echo(f"kafkalog: {sentence}", err=True)
+        report.refusals.append(safe_text(str(error)))
+        complete(error)
+        for line in error_lines(error):
+            click.echo(line, err=True)
 
     return _with_empty_ones(tuple(resolve(paths, selection, on_refusal=refuse)))
 

@@ -90,13 +90,13 @@ class ExportTable(SummaryTable["Chunk"]):
         return lines
 
     def _headline(self, *, is_cut_short: bool) -> str:
-        """Return `2,345 records of 21 partitions exported to DIR (commit 1); 2 partitions with errors`."""
+        """Return `2,345 records of 21 partitions exported to DIR/records (commit 1); 2 partitions with errors`."""
         commit, place = self._commit_of(), safe_text(self._place)
         exported = [row for row in self._rows if row["state"] == "exported"]
         records = sum(number(row, "records") for row in exported)
         removed = sum(number(row, "removed_records") for row in exported)
         if exported:
-            text = f"{records:,} records of {_partitions(len(exported))} exported to {place}"
+            text = f"{records:,} records of {_partitions(len(exported))} exported to {place}/records"  # what to open
             text += f" (commit {commit})" if commit else ""
             text += f", which replace {removed:,} records that were exported before" if removed else ""
         elif is_cut_short:

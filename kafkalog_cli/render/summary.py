@@ -98,7 +98,7 @@ def wrapped_lines(text: str, width: int, *, first: str = "", indent: str = "    
 SHOWN_FILES: Final = 10
 SHOWN_COMMANDS: Final = 5
 _INDENT: Final = " " * 8
-_RANK: Final = {"info": 0, "warning": 1, "error": 2}
+_RANK: Final = {"error": 0, "warning": 1}
 _STYLES: Final = {"error": "bold red", "warning": "yellow"}
 _CAUSE: Final = "dir.interrupted"
 _COMMON: Final = ("severity", "code", "message", "broker_action", "cure")
@@ -107,7 +107,7 @@ _COMMON: Final = ("severity", "code", "message", "broker_action", "cure")
 def finding_lines(findings: Iterable[Mapping[str, object]], width: int) -> list[Text]:
     """Return findings in lines of at most `width` cells: message, broker action, cure, and files.
 
-    Findings with the same texts are one group; the worst group is last, next to the summary line.
+    Findings with the same texts are one group; errors are first, then warnings.
     """
     groups: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
     for row in findings:
@@ -119,9 +119,9 @@ def finding_lines(findings: Iterable[Mapping[str, object]], width: int) -> list[
 
 
 def _place(group: tuple[tuple[str, ...], object]) -> tuple[bool, int]:
-    """Return the order of a group: the worst last, but an interrupted run first: it may be the cause of the others."""
+    """Return the order of a group: the worst first, after an interrupted run, which may be the cause of the others."""
     common = dict(zip(_COMMON, group[0], strict=True))
-    return common["code"] != _CAUSE, _RANK.get(common["severity"], 0)
+    return common["code"] != _CAUSE, _RANK.get(common["severity"], len(_RANK))
 
 
 def _group_lines(common: Mapping[str, str], rows: list[Mapping[str, object]], width: int) -> list[Text]:

@@ -32,12 +32,13 @@ _PLACE: Final = "text"
 
 
 class _Line(NamedTuple):
-    """A row as its cells, or as one text for a line without columns."""
+    """A row as its cells, or as one text for a line without columns; `leads`: such a text is above the titles too."""
 
     heading: str
     cells: Sequence[str]
     style: str = ""
     text: str | None = None
+    leads: bool = False
 
 
 class TableWriter:
@@ -127,8 +128,10 @@ class TableWriter:
         self._begin(kind)
         cells = [column.cell(row) for column in SHOWN[kind]]
         self._fit(cells)
+        if row.get("type") == tables.SEEK.name and row.get("detail") is not None:
+            self._add(_Line(heading_of(row), (), "bold", plain(row["detail"]), leads=True))
         self._add(_Line(heading_of(row), cells, row_style(row)))
-        for text in _texts_below(row):
+        for text in _steps_below(row):
             self._add(_Line(heading_of(row), (), "dim", text))
 
     def _take_damage(self, row: Mapping[str, object]) -> None:
@@ -164,18 +167,24 @@ class TableWriter:
         if self._layout is None and sample:
             self._layout = choose_layout(SHOWN[self._kind], sample, self._console.width, self._settings.kept)
             texts.append("")
+            while lines[0].leads:
+                self._put_line(lines.pop(0), texts)
             self._put_heading(lines[0], texts)
             texts.append(self._styled(self._layout.line(self._layout.titles), "bold underline"))
         for line in lines:
-            self._put_heading(line, texts)
-            text = line.text
-            if text is None and self._layout is not None:
-                text = self._layout.line(line.cells)
-            if text is not None:
-                texts.append(self._styled(text, line.style) if line.style else text)
+            self._put_line(line, texts)
         if texts:
             texts.append("")
             self._console.file.write("\n".join(texts))  # rich takes longer for a line than everything before it
+
+    def _put_line(self, line: _Line, texts: list[str]) -> None:
+        """Write a line, after its file if that differs from the one of the line before."""
+        self._put_heading(line, texts)
+        text = line.text
+        if text is None and self._layout is not None:
+            text = self._layout.line(line.cells)
+        if text is not None:
+            texts.append(self._styled(text, line.style) if line.style else text)
 
     def _put_heading(self, line: _Line, texts: list[str]) -> None:
         """Write the file that the line comes from, if it differs from that of the line before."""
@@ -210,15 +219,12 @@ def damage_text(row: Mapping[str, object], *, names_file: bool = False) -> str:
     return text
 
 
-def _texts_below(row: Mapping[str, object]) -> list[str]:
-    """Return the detail of a search result and its steps, a line each."""
-    if row.get("type") != "seek":
+def _steps_below(row: Mapping[str, object]) -> list[str]:
+    """Return the steps of a search, a line each."""
+    steps = row.get("steps") if row.get("type") == tables.SEEK.name else None
+    if not isinstance(steps, list):
         return []
-    texts = [] if row.get("detail") is None else [f"  {plain(row['detail'])}"]
-    steps = row.get("steps")
-    if isinstance(steps, list):
-        texts += [f"  {number}. {safe_text(step['text'])}" for number, step in enumerate(steps, 1)]
-    return texts
+    return [f"  {number}. {safe_text(step['text'])}" for number, step in enumerate(steps, 1)]
 
 
 # --- figures of --stats -----------------------------------------------------------------------------------------------

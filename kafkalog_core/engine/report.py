@@ -53,6 +53,20 @@ class Report:
         self.refusals: list[str] = []
         self.severities: Counter[str] = Counter()
         self.codes: Counter[str] = Counter()
+        self._written_status: int | None = None
+
+    def note_written(self) -> None:
+        """Note that rows were written, for `written_status`."""
+        self._written_status = self.exit_status
+
+    @property
+    def written_status(self) -> int:
+        """The exit status of a command whose reader has gone: of all that was read when rows were last written.
+
+        Before any were, that is everything so far. So it does not depend on whether the reader went before the first
+        rows or after them.
+        """
+        return self.exit_status if self._written_status is None else self._written_status
 
     @property
     def unfinished_bytes(self) -> int:

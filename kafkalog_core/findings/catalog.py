@@ -28,7 +28,7 @@ __all__ = ["FINDING_TYPES", "NOT_SHOWN", "SHOWN", "Sink", "SinkPart", "for_rules
 
 NOT_SHOWN: Final = "Its records are not shown unless the file itself is named."
 
-FINDING_TYPES: Final = (
+_TYPES: Final = (
     FILES
     | LOGS
     | PARTITIONS
@@ -49,6 +49,33 @@ FINDING_TYPES: Final = (
     | EXPORTS
     | CATALOGS
 )
+_OF_STARTS: Final = frozenset(
+    {
+        "batch.epoch-back",
+        "log.end-hidden",
+        "log.end-unreadable",
+        "log.first-offset-back",
+        "log.needs-later-release",
+        "log.stops-broker",
+    }
+)
+"""Findings about logs whose records are all there, and are those that were written: what a broker does is wrong."""
+OF_RECORDS: Final = (LOGS.keys() - _OF_STARTS) | {
+    "batch.gap",
+    "batch.gaps",
+    "dir.not-a-partition",
+    "epochs.before-start",
+    "epochs.beyond-end",
+    "high-watermark.beyond-end",
+    "log-start.beyond-end",
+    "recovery-point.beyond-end",
+    "segment.bad-name",
+    "segment.gap",
+    "segment.overlap",
+}
+"""Findings about records: damage in logs, offsets that are missing or twice, and logs that are not read as such."""
+
+FINDING_TYPES: Final = {code: kind._replace(is_of_records=code in OF_RECORDS) for code, kind in _TYPES.items()}
 
 
 def found(  # noqa: PLR0913 - the columns of the finding row

@@ -27,6 +27,7 @@ __all__ = [
     "REINDEX",
     "START_LATER",
     "VERIFY",
+    "VERIFY_WITH_OTHERS",
     "BrokerMessage",
     "Finding",
     "FindingType",
@@ -78,6 +79,8 @@ class FindingType(NamedTuple):
         meaning: one or more sentences about every case of the finding.
         variants: texts for other releases, without placeholders.
         next_step: template of the command that comes next, see `command_of`; None: no command helps.
+        is_of_records: whether it says that records of a log are lost, or are not those that a producer wrote, for
+            every reader of the log: see `catalog.OF_RECORDS`. An export reports the errors of these findings.
     """
 
     severity: Severity
@@ -87,6 +90,7 @@ class FindingType(NamedTuple):
     meaning: str | None = None
     variants: tuple[Variant, ...] = ()
     next_step: str | None = None
+    is_of_records: bool = False
 
 
 class BrokerMessage(NamedTuple):
@@ -184,6 +188,7 @@ DUMP_RECORDS: Final = "kafkalog dump {file} --records --resync"
 DUMP_BATCHES: Final = "kafkalog dump {file} --batches"
 RAISE_LIMIT: Final = "kafkalog verify {parent} --max-batch-bytes BYTES"
 VERIFY: Final = "kafkalog verify {parent}"
+VERIFY_WITH_OTHERS: Final = "kafkalog verify {above} OTHER_LOG_DIR"
 _COPY: Final = "aws s3 sync {parent} DIR"
 """What precedes every command that changes files, or plans to, where the finding is of an object store."""
 _READS_OBJECTS: Final = ("kafkalog verify ", "kafkalog dump ")

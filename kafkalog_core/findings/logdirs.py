@@ -11,6 +11,7 @@ from kafkalog_core.findings.kinds import (
     CLEAN_MARK,
     MARK_OF_ALL,
     MOVE_DIRECTORY,
+    VERIFY_WITH_OTHERS,
     FindingType,
     Variant,
 )
@@ -365,10 +366,11 @@ CHECKPOINTS: Final = {
         "The topic id is {topic_id}, but {other}, a partition of the same topic, has {other_id}.",
         "Does not recognize the partition whose id is unknown to the cluster: it renames its directory to end in "
         "-stray, and creates an empty partition.",
-        "Find the id with kafka-topics.sh --describe. A directory with another id belongs to a topic that was deleted "
+        "Find the id with kafka-topics.sh --describe, or verify the log directory together with the one that has the "
+        "metadata log. A directory with another id belongs to a topic that was deleted "
         "and created again, or somebody put it here.",
         "All partitions of a topic have its id.",
-        next_step=CHECKPOINT,
+        next_step=VERIFY_WITH_OTHERS,
     ),
     "partition-metadata.not-assigned": FindingType(
         "error",
@@ -385,9 +387,10 @@ CHECKPOINTS: Final = {
         "error",
         "The topic id, {topic_id}, is also the id of {other}, a partition of another topic.",
         "Renames the directory to end in -stray if the id does not belong to the topic of its name.",
-        "Find the ids with kafka-topics.sh --describe: somebody renamed or copied one of the two directories.",
+        "Find the ids with kafka-topics.sh --describe, or verify the log directory together with the one that has the "
+        "metadata log: somebody renamed or copied one of the two directories.",
         "Each topic has its own id.",
-        next_step=CHECKPOINT,
+        next_step=VERIFY_WITH_OTHERS,
     ),
     "partition-metadata.no-id": FindingType(
         "error",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.findings.broker_actions import OFFLINE
-from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, MOVE_FILE, REINDEX, VERIFY, FindingType
+from kafkalog_core.findings.kinds import AT_DAMAGE, DUMP_RECORDS, MOVE_FILE, REINDEX, VERIFY, FindingType
 
 __all__ = ["BEFORE_PLACE", "COMPACTIONS", "IN_FILE", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
 
@@ -199,7 +199,7 @@ REINDEXING: Final = {
         "Indexes are built from whole batches. Bytes in the middle of a log that do not form a batch are a loss, and "
         "you have to decide about it: with an index, a broker would serve the part before them as if nothing were "
         "missing.",
-        next_step=AS_BROKER,
+        next_step=AT_DAMAGE,
     ),
     "reindex.disorder": FindingType(
         "error",
@@ -209,7 +209,7 @@ REINDEXING: Final = {
         "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
         "The offsets in the log go back, but no broker writes this. The checksum of a batch does not protect its "
         "offset.",
-        next_step=AS_BROKER,
+        next_step=DUMP_RECORDS,
     ),
     "reindex.overflow": FindingType(
         "error",
@@ -219,7 +219,7 @@ REINDEXING: Final = {
         "clean shutdown it does not recover a segment that has an index.",
         "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
         "Offsets in an index are 32 bits, relative to the segment's base offset.",
-        next_step=AS_BROKER,
+        next_step=DUMP_RECORDS,
     ),
     "reindex.index-full": FindingType(
         "error",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import CHECKPOINT, CLEAN_MARK, DUMP_RECORDS, MARK_OF_ALL, REINDEX, FindingType
+from kafkalog_core.findings.kinds import CLEAN_MARK, DUMP_RECORDS, MARK_OF_ALL, REINDEX, FindingType
 
 __all__ = ["PRODUCERS"]
 
@@ -261,9 +261,9 @@ PRODUCERS: Final = {
         "error",
         "Leader epoch {epoch}, whose first batch is at offset {offset}, has no entry.",
         "Assigns its records to the epoch before: followers may truncate at the wrong offset.",
-        "Stop the broker and run kafkalog checkpoint, which adds the line. Or copy the file from another replica.",
+        "Stop the broker and run kafkalog reindex, which adds the line. Or copy the file from another replica.",
         "Batches of the log have a leader epoch that is not in the leader-epoch-checkpoint.",
-        next_step=CHECKPOINT,
+        next_step=REINDEX,
     ),
     "epochs.start-unknown": FindingType(
         "info",
@@ -279,18 +279,18 @@ PRODUCERS: Final = {
         "error",
         "Leader epoch {epoch} starts at {said} in the file, but the log has a batch of it at offset {offset}.",
         "Answers followers with the wrong offset: they may truncate good records, or keep others.",
-        "Stop the broker and run kafkalog checkpoint, which corrects the line. Or copy the file from another replica.",
+        "Stop the broker and run kafkalog reindex, which corrects the line. Or copy the file from another replica.",
         "The log has batches of a leader epoch before the start offset of the epoch.",
-        next_step=CHECKPOINT,
+        next_step=REINDEX,
     ),
     "epochs.early-start": FindingType(
         "error",
         "Leader epoch {epoch} starts at {said} in the file, but the log has batches of epoch {before} up to {offset}.",
         "Answers followers with the wrong offset: they may truncate good records, or keep others.",
-        "Stop the broker and run kafkalog checkpoint, which corrects the line. Or copy the file from another replica.",
+        "Stop the broker and run kafkalog reindex, which corrects the line. Or copy the file from another replica.",
         "The log has batches of a leader epoch after the start offset of the next one. Either the line is wrong, or "
         "the leader epoch in the header of a batch, which no checksum protects.",
-        next_step=CHECKPOINT,
+        next_step=REINDEX,
     ),
     "epochs.before-start": FindingType(
         "warning",
@@ -301,7 +301,7 @@ PRODUCERS: Final = {
         "aside.",
         "When a broker deletes old segments it also raises the start of the first leader epoch. It has not done so: "
         "somebody else deleted the segments, or the broker was killed in between.",
-        next_step=CHECKPOINT,
+        next_step=REINDEX,
     ),
     "epochs.beyond-end": FindingType(
         "error",
@@ -309,6 +309,6 @@ PRODUCERS: Final = {
         "Removes the entry at its next start.",
         "Look for the records after the end of the log: they existed when the entry was written.",
         "An entry of the leader-epoch-checkpoint is past the end of the log.",
-        next_step=CHECKPOINT,
+        next_step=REINDEX,
     ),
 }

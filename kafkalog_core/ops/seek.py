@@ -301,7 +301,7 @@ class _Answer(Struct, frozen=True, kw_only=True):
     """The answer of one log.
 
     Args:
-        outcome: `end` if the answer is the log end offset.
+        outcome: `end` if the answer is the log end offset, `next` if the record is not that of the offset asked for.
         record: the record that was found.
         fetch: the batch at which a fetch starts: the record's own, unless compaction has emptied a batch before it.
         segment: name of the log file, where no batch names it.
@@ -312,7 +312,7 @@ class _Answer(Struct, frozen=True, kw_only=True):
         detail: why there is no answer, or how the answer differs from what was asked for.
     """
 
-    outcome: Literal["found", "end", "none", "out-of-range"]
+    outcome: Literal["found", "next", "end", "none", "out-of-range"]
     record: RecordPlace | None = None
     fetch: BatchPlace | None = None
     segment: str | None = None
@@ -411,8 +411,10 @@ class _Search:
         located = lookup.find_offset(offset, self.trace)
         record = None if located is None else located.record
         if offset >= start_offset and located is not None and record is not None:
-            detail = None if record.offset == offset else self._other_offset(record, offset)
-            return _Answer(outcome="found", record=record, fetch=located.batch, detail=detail)
+            if record.offset == offset:
+                return _Answer(outcome="found", record=record, fetch=located.batch)
+            detail = self._other_offset(record, offset)
+            return _Answer(outcome="next", record=record, fetch=located.batch, detail=detail)
         end, _ = lookup.log_end(self.trace)
         if start_offset <= offset == end:
             return self._at_end()
@@ -439,10 +441,8 @@ class _Search:
             return f"no message starts at address {offset}: a fetch from there returns bytes that are not messages"
         for path, damage in self.trace.damages:
             if damage.next_offset is not None and damage.next_offset <= offset:
-                where = f"byte {damage.position} of {os.path.basename(path)} ({damage.reason})"
-                return (
-                    f"offset {offset} is lost, or in the damage at {where}; the next record has offset {record.offset}"
-                )
+                where = f"{damage.reason} at byte {damage.position} of {os.path.basename(path)}"
+                return f"offset {offset} is lost or damaged, and the next record has offset {record.offset}: {where}"
         return f"no record has offset {offset}; the next record has offset {record.offset}"
 
     def _by_position(self, position: int) -> _Answer:

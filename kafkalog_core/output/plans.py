@@ -155,8 +155,9 @@ SEEK: Final = new_table(
     Column(
         "outcome",
         "string",
-        "found; end: the offset after the last record, where a fetch waits; none: no record there or later; "
-        "out-of-range: a fetch of the offset is refused",
+        "found; next: no record has the offset that was asked for, and this is the next one; end: the offset after the "
+        "last record, where a fetch waits; none: no record there or later; out-of-range: a fetch of the offset is "
+        "refused",
     ),
     Column("position", "int64", "byte in the file where the batch of the record starts; latest: where the log ends"),
     Column("offset", "int64", "of the record found, v07: byte address; latest, before: the answer; null: none"),

@@ -110,8 +110,11 @@ def _options() -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=4)
-def file_system(options: tuple[tuple[str, str], ...], attempts: int = _ATTEMPTS) -> fs.FileSystem:
-    """Return pyarrow's file system, which tries a request so often. Raises UnsupportedError without pyarrow."""
+def file_system(options: tuple[tuple[str, str], ...], attempts: int | None = None) -> fs.FileSystem:
+    """Return pyarrow's file system; a request is tried so often, else ten times.
+
+    Raises UnsupportedError without pyarrow.
+    """
     try:
         from pyarrow import fs  # noqa: PLC0415 -- pyarrow: where there is work for it
     except ImportError as error:
@@ -125,7 +128,7 @@ def file_system(options: tuple[tuple[str, str], ...], attempts: int = _ATTEMPTS)
         session_token=known.get("AWS_SESSION_TOKEN"),
         region=known.get("AWS_REGION") or known.get("AWS_DEFAULT_REGION"),
         endpoint_override=known.get("AWS_ENDPOINT_URL"),
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts or _ATTEMPTS),
     )
 
 
@@ -168,14 +171,14 @@ _SESSION: Final = (
 )
 
 
-def store_error(path: str, error: Exception, what: str = "read", attempts: int = _ATTEMPTS) -> KafkalogError:
+def store_error(path: str, error: Exception, what: str = "read", attempts: int | None = None) -> KafkalogError:
     """Return the error that says in a sentence what the object store refused, and what to do next.
 
     Args:
         path: of the object or directory.
         error: pyarrow's.
         what: was wanted: "read", "listed", or "read from byte 0 to 99".
-        attempts: how often it was tried.
+        attempts: how often it was tried; None: as often as an input is.
     """
     if isinstance(error, FileNotFoundError):
         return NotFoundError(f"there is no such object in the bucket; list it: {_list_command(path)}", path=path)
@@ -191,7 +194,7 @@ def store_error(path: str, error: Exception, what: str = "read", attempts: int =
         return refused
     if name in _GONE or code == "404":
         return NotFoundError("the object was deleted after it was listed", path=path)
-    lost = _lost(name, code or "", rest, f"{what} after {attempts} attempts")
+    lost = _lost(name, code or "", rest, f"{what} after {attempts or _ATTEMPTS} attempts")
     return AccessError(_problem(name, rest, what), path=path) if lost is None else StoreLostError(lost, path=path)
 
 

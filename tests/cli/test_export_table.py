@@ -46,7 +46,8 @@ def test_what_was_exported_comes_first(capsys: pytest.CaptureFixture[str], monke
     rows = [row(0), row(1, 5), row(2, 2340), row(3, 1, errors=1), row(4)]
     lines = shown(capsys, monkeypatch, rows, "segment.gap")
     assert lines[0] == (
-        "2,346 records of 3 partitions exported to /data/out (commit 7); 1 partition with errors; 1 gap in the offsets"
+        "2,346 records of 3 partitions exported to /data/out/records (commit 7); 1 partition with errors; "
+        "1 gap in the offsets"
     )
     assert [line.split()[0] for line in lines if line.startswith("t-")] == ["t-3", "t-2", "t-1"]
     assert "2 more partitions without changes" in lines
@@ -67,8 +68,8 @@ def test_what_is_stopped_and_what_is_replaced(
     rows = [row(0, state="stopped", errors=1), row(1, 10, removed_records=8)]
     lines = shown(capsys, monkeypatch, rows)
     assert " ".join(line.strip() for line in lines[:2]) == (
-        "10 records of 1 partition exported to /data/out (commit 7), which replace 8 records that were exported "
-        "before; 1 partition stopped: the log differs from the exported one"
+        "10 records of 1 partition exported to /data/out/records (commit 7), which replace 8 records that were "
+        "exported before; 1 partition stopped: the log differs from the exported one"
     )
 
 

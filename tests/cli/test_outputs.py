@@ -207,20 +207,18 @@ def test_findings_stand_below_the_rows(dumping):
     ]
 
 
-def test_findings_that_differ_in_the_file_stand_together_and_the_worst_last(dumping):
+def test_findings_that_differ_in_the_file_are_together_and_errors_are_first(dumping):
     bad = {"severity": "error", "code": "meta.missing-key", "message": "Refused.", "broker_action": None}
-    dumping.rows(tables.FINDING, finding(**bad, file="a", position=7), *(finding(file=f"f{n}") for n in range(12)))
+    dumping.rows(tables.FINDING, *(finding(file=f"f{n}") for n in range(12)), finding(**bad, file="a", position=7))
     lines = dumping.run("--output", "table").stdout.splitlines()[:-2]
-    assert lines[2:5] == [
+    assert lines[2:7] == [
+        "ERROR   meta.missing-key: Refused.",
+        "        a at byte 7",
         "WARNING file.unknown: No broker creates a file with this name here.",
         "        a broker: Ignores it.",
         "        f0",
     ]
-    assert lines[-3:] == [
-        "        and 2 more files: --output ndjson has them all",
-        "ERROR   meta.missing-key: Refused.",
-        "        a at byte 7",
-    ]
+    assert lines[-1] == "        and 2 more files: --output ndjson has them all"
 
 
 def test_damage_among_segments_stands_in_its_partition(dumping):

@@ -107,7 +107,8 @@ def test_a_state_that_cannot_be_read(log_dir: Path, tmp_path: Path, monkeypatch:
 def test_the_mark_is_of_a_whole_log_directory(log_dir: Path, tmp_path: Path) -> None:
     shutil.move(log_dir / "orders-0", tmp_path / "orders-0")
     said = refused("checkpoint", "--mark-clean", tmp_path / "orders-0", status=REFUSED)
-    assert "--mark-clean takes the directory that holds the partitions" in said
+    assert ": this is not a log directory of a broker. Name the directory " in said
+    assert said.endswith(f": find {tmp_path} -name recovery-point-offset-checkpoint")
 
 
 # --- one line, then a whole command a line, once ----------------------------------------------------------------------

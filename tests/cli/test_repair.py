@@ -75,7 +75,11 @@ def test_apply_and_undo(root: Path) -> None:
     assert snapshot(root) != old
     undo = re.search(r"kafkalog (undo \S+ --run \S+) --apply", " ".join(said.out.split()))
     assert undo is not None
-    assert run(*undo[1].split(), output="table").lines[0].startswith("PLAN: undo: ")
+    planned = run(*undo[1].split(), output="table")
+    assert planned.lines[0].startswith("PLAN: undo: ")
+    assert planned.out.count("--apply") == said.out.count("--apply") + 1  # "--apply does it", and the command
+    assert f"    {undo[0]}" in planned.lines  # the same as the run printed
+    assert f"    {undo[0]}" in run("undo", root, output="table").lines
     assert snapshot(root) != old
     said = run(*undo[1].split(), "--apply", output="table")
     assert said.lines[0].startswith("DONE: undo: ")
@@ -213,10 +217,12 @@ def test_what_leads_elsewhere_by_then_is_not_locked(
 
 def test_a_plan_that_cannot_be_applied(root: Path, tmp_path: Path) -> None:
     bad = root / "t-0"
+    STATE["loses"] = True  # refused comes before lost: no such plan is applied
     said = run("mend", root, "--undo-to", bad, output="table")
-    assert said.status == 0
+    assert said.status == 3
     assert said.lines[0].startswith("NOT POSSIBLE: reindex would create 2 files")
     assert said.lines[0].endswith("; it cannot be applied as things are, and nothing has been changed.")
+    assert said.err == "kafkalog: refused, as the result shows; nothing has been changed\n"
     said = run("mend", root, "--undo-to", bad, "--apply")
     assert said.status == 3
     assert said.plan["state"] == "refused"

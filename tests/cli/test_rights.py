@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from tests.support.every_command import commands
+from tests.support.refusing import commands_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -317,15 +318,27 @@ def test_a_path_that_this_user_may_not_reach(demo: Path) -> None:
     assert result.exit_code == 3
     assert f"has no permission to enter its directory: it belongs to user {OWNER}" in result.stderr or not IS_ROOT
     owner = rf"'#{OWNER}'" if IS_ROOT else r"\S+"
-    line = (
-        rf"run the command as root, or as its owner: sudo -u {owner} kafkalog verify {re.escape(str(demo))}/orders-0 "
-    )
-    assert re.search(line, result.stderr), result.stderr
+    assert result.stderr.splitlines()[0].endswith(". Run the command as root, or as its owner:")
+    (command,) = commands_of(result.stderr)
+    assert re.match(rf"sudo -u {owner} kafkalog verify {re.escape(str(demo))}/orders-0 ", command)
+
+
+def test_of_several_paths_it_is_told_in_the_same_way(demo: Path) -> None:
+    """The other one is verified, and the command for all of them is on a line of its own."""
+    with open_to_others() as place:
+        other = place / "orders-0"
+        shutil.copytree(demo / "orders-0", other)
+        with closed(demo):
+            result = run("verify", str(other), str(demo / "orders-0"))
+    assert result.exit_code == 3
+    (command,) = commands_of(result.stderr)
+    assert command.startswith("sudo -u ")
+    assert f"kafkalog verify {other} {demo}/orders-0 " in command
 
 
 @pytest.mark.parametrize("command", [("truncate", "--at-damage"), ("retain", "--set", "retention.ms=1")])
 def test_the_command_as_the_owner_is_ready_to_paste(command: tuple[str, ...], demo: Path) -> None:
-    """It is the last of the sentence, and every word of it is quoted."""
+    """It has a line of its own, and every word of it is quoted."""
     with open_to_others() as place:
         partition = place / "it's a disk" / "orders-0"
         shutil.copytree(demo / "orders-0", partition)
@@ -333,8 +346,8 @@ def test_the_command_as_the_owner_is_ready_to_paste(command: tuple[str, ...], de
         with closed(partition / f"{0:020}.log"):
             result = run(*command, str(partition))
     assert result.exit_code == 3
-    sentence, _, line = result.stderr.rpartition("run the command as root, or as its owner: ")
-    assert "kafkalog plans and forecasts nothing from a part of the files: " in sentence
+    (line,) = commands_of(result.stderr)
+    assert "; kafkalog plans and forecasts nothing from a part of the files. Run the command as root" in result.stderr
     sudo, option, owner, *rest = shlex.split(line)
     assert (sudo, option) == ("sudo", "-u")
     assert owner == f"#{OWNER}" or not IS_ROOT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,11 +16,10 @@ from tests.support.brokers import Appended, write_segment
 from tests.support.build import Record, batch_v2
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from click.testing import Result
 
 START_MS = 1_700_000_000_000
+DAMAGED = Path(__file__).resolve().parents[2] / "fixtures" / "damaged" / "orders-0"
 
 
 @pytest.fixture
@@ -141,3 +141,14 @@ def test_what_cannot_be_asked(orders: Path, arguments: tuple[object, ...], sente
 
 def test_no_such_directory(tmp_path: Path) -> None:
     assert run("--latest", tmp_path / "gone").exit_code == 3
+
+
+@pytest.mark.parametrize("more", [[], ["--explain"]])
+def test_a_lost_record_is_the_first_line_of_the_answer(more: list[str]) -> None:
+    """Not `found 74`, and below it that 60 is what is lost."""
+    result = CliRunner().invoke(cli, ["seek", "--offset", "60", *more, str(DAMAGED)])
+    lines = result.stdout.splitlines()
+    assert lines[2].startswith("offset 60 is lost or damaged, and the next record has offset 74: ")
+    assert lines[3].split()[0] == "answer"
+    assert lines[4].split()[:2] == ["next", "74"]
+    assert result.exit_code == 4

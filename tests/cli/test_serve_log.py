@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_cli.commands.serve import client_lines
 from kafkalog_cli.options.listening import HostPort
 from kafkalog_cli.serve_log import ServeLog
 from kafkalog_core.output.events import EVENT, EVENTS
@@ -114,3 +116,13 @@ def test_a_run_writes_nothing_but_json(tmp_path: Path) -> None:
     (line,) = (line for line in ran.stderr.splitlines() if "no compiled kernels" not in line)
     assert json.loads(line)["code"] == "serve.refused"
     assert str(port) in json.loads(line)["message"]
+
+
+def test_what_a_client_types_is_ready_to_paste() -> None:
+    """A topic of the disk that is not Kafka's own, for each isolation level, and the groups."""
+    lines = client_lines(HostPort("::1", 9093), ["orders", "__consumer_offsets", "a b"])
+    assert [line.split()[0] for line in lines] == ["kafkalog:", "kcat", "kcat", "kafka-consumer-groups.sh"]
+    assert shlex.split(lines[1])[1:] == [
+        "-b", "[::1]:9093", "-C", "-t", "a b", "-o", "beginning", "-e", "-X", "isolation.level=read_uncommitted"
+    ]  # fmt: skip
+    assert "-t TOPIC " in client_lines(HostPort("h", 1), ["__transaction_state"])[2]

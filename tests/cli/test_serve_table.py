@@ -247,10 +247,8 @@ def test_a_terminal_that_takes_nothing_does_not_hold_up_the_end(tmp_path: Path) 
         assert process.stdout.readline().startswith(b"serving ")
         termios.tcflow(slave, termios.TCOOFF)
         time.sleep(2.5)
-        begun_s = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(SECONDS) == 0
-        assert time.monotonic() - begun_s < 15
+        assert process.wait(SECONDS) == 0  # it would wait for ever for its reader
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     os.close(slave)
     os.close(master)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
+from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
+from kafkalog_core.kafka.rules.releases import Release, Since
+from kafkalog_core.kafka.rules.rule_table import rules_of
 from tests.findings import sources
 from tests.support.sentences import ROOT, collect
 
@@ -37,3 +44,15 @@ def test_the_list_is_sorted_and_has_each_sentence_once() -> None:
     lines = sources.KEPT.read_text(encoding="utf-8").splitlines()
     assert lines == sorted(lines)
     assert len({line.partition("\t")[2] for line in lines}) == len(lines)
+
+
+@pytest.mark.parametrize("minor", [(0, 11), (1, 0), (1, 1), (2, 8), (3, 1), (3, 2), (4, 3)])
+def test_the_releases_that_do_not_start_are_those_of_the_simulated_start(minor: tuple[int, int]) -> None:
+    """The sentence about refused checkpoints has the numbers of its rules."""
+    dirs, epochs = (
+        tuple(map(int, each)) for each in re.findall(r"before (\d)\.(\d)", BEFORE_OFFLINE.replace("those ", ""))
+    )
+    rules = rules_of(Release(*minor))
+    assert rules.has_failed_dirs == (minor >= dirs)
+    assert rules.survives_refused_epochs == (minor >= epochs)
+    assert (dirs, epochs) == (Since.FAILED_LOG_DIRS[:2], Since.REFUSED_EPOCHS_OFFLINE[:2])

@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 FIRST, COUNT = map(int, os.environ.get("KAFKALOG_SEEDS", "0:30").split(":"))
 SEEDS: Final = range(FIRST, FIRST + COUNT)
-ONCE_DIFFERENT: Final = (31, 57, 486, 505, 1147, 1261, 1341, 5123)
-"""Seeds of starts that were not foreseen: compressed messages, segments that overlap, replacements, transactions."""
+ONCE_DIFFERENT: Final = (31, 57, 486, 505, 1147, 1261, 1341, 5123, 20074, 20078)
+"""Seeds of starts that were not foreseen: compressed messages, overlaps, replacements, transactions, splits."""
 
 
 @pytest.fixture(scope="module")

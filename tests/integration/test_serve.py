@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 DEMO: Final = Path(__file__).resolve().parents[2] / "fixtures" / "demo"
-REFUSED_SECONDS: Final = 5
+REFUSED_SECONDS: Final = 30  # a producer that tries again does so for 60 s or more
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow  # clients of their own, each for a second or two
 
 DEMO = Path(__file__).resolve().parents[2] / "fixtures" / "demo"
-REFUSED_SECONDS = 5
+REFUSED_SECONDS = 30  # a producer that tries again does so for 60 s or more
 
 
 @pytest.fixture(scope="module")

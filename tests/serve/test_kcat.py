@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 DEMO = Path(__file__).resolve().parents[2] / "fixtures" / "demo"
-REFUSED_SECONDS = 5
+REFUSED_SECONDS = 30  # a producer that tries again does so for 60 s or more
 
 
 @pytest.fixture(scope="module")

@@ -209,6 +209,20 @@ def test_a_gap_behind_what_was_exported(log: Path, out: Path) -> None:
     assert not Run(out, log).findings
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_gap_between_two_batches(tmp_path: Path, out: Path, is_compacted: bool) -> None:
+    """It is told once, by the run that meets it, and is normal in a compacted log."""
+    name = "__consumer_offsets" if is_compacted else "t"
+    log = tmp_path / f"{name}-0"
+    log.mkdir()
+    write_log(log, 0, batches(0, 50) + batches(60, 100))
+    run = Run(out, log)
+    told = [(row["code"], row["severity"], row["offset"]) for row in run.findings]
+    assert told == ([] if is_compacted else [("batch.gap", "warning", 50)])
+    assert offsets_in(out, name) == [*range(50), *range(60, 100)]
+    assert not Run(out, log).findings
+
+
 # --- reloading --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("low", [0, 7, 10, 50, 73, 99, 100, 5000])
 def test_reload_from_an_offset(log: Path, out: Path, low: int) -> None:

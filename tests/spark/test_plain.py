@@ -295,8 +295,9 @@ def test_a_run_whose_success_cannot_be_written(disk: Path, out: Path, monkeypatc
 def test_a_file_that_is_missing_is_named(disk: Path, out: Path, spark: SparkSession) -> None:
     run(out, disk)
     next((out / "records").rglob("*.parquet")).unlink()
-    problem = r"files of the export are missing or changed since they were committed \(1, this one among them\); "
-    with pytest.raises(RefusedError, match=problem + "export into a new directory: --to DIR$"):
+    problem = r"files of the export are missing or changed since they were committed \(1, this one among them\)\. "
+    cure = "Export into a new directory: kafkalog spark export --format parquet --to DIR PATH$"
+    with pytest.raises(RefusedError, match=problem + cure):
         open_export(spark, str(out))
 
 
@@ -316,7 +317,7 @@ def test_the_command(disk: Path, out: Path, spark: SparkSession) -> None:
     write_log(disk / "007-0", 0, batches(0, 10))
     result = command("export", "--format", "parquet", "--output", "table", "--to", out, disk)
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[0] == f"210 records of 3 partitions exported to {out}"
+    assert result.stdout.splitlines()[0] == f"210 records of 3 partitions exported to {out}/records"
     query = "select topic, count(*) c from records group by topic order by topic"
     result = command("sql", "--output", "ndjson", "--export", out, query)
     rows = [(row["topic"], row["c"]) for row in map(json.loads, result.stdout.splitlines()) if row["type"] == "row"]

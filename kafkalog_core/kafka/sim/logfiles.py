@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kafkalog_core.engine.chunks import RowOrigin
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings import Finding, found
-from kafkalog_core.findings.partitions import AFTER_DAMAGE, LOST_CURE
+from kafkalog_core.findings.partitions import AFTER_DAMAGE, GAP_LOST, GAP_UNKNOWN, LOST_CURE
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2
@@ -172,7 +172,8 @@ def files_in_range(files: Sequence[LogFile], offsets: Range) -> tuple[LogFile, .
 class OffsetSpan(Struct):
     """The offsets of one segment, from its base to its last batch; the items of its scan are added in any order.
 
-    `goes_back`: whether offsets of one batch are below those of the batch before it.
+    `goes_back`: whether offsets of one batch are below those of the batch before it. `offset_count`: of offsets in its
+    batches, too many where a batch does not name its first one.
     """
 
     path: str
@@ -181,6 +182,7 @@ class OffsetSpan(Struct):
     batches_end: int = 0
     damage_end: int = 0
     goes_back: bool = False
+    offset_count: int = 0
 
     def add(self, item: Run | Damage) -> None:
         """Add an item of the scan. Only the last batch of a run may have lower offsets, so its last two count."""
@@ -191,7 +193,9 @@ class OffsetSpan(Struct):
                 self.goes_back = True
             return
         batches = item.batches
-        last = max(batches.column("last_offset")[-2:])
+        lasts = batches.column("last_offset")
+        self.offset_count += sum(lasts) - sum(batches.column("base_offset")) + len(lasts)
+        last = max(lasts[-2:])
         self.last_offset = last if self.last_offset is None else max(self.last_offset, last)
         end = batches.column("position")[-1] + batches.column("size_bytes")[-1]
         self.batches_end = max(self.batches_end, end)
@@ -205,6 +209,7 @@ class OffsetSpan(Struct):
             batches_end=max(self.batches_end, other.batches_end),
             damage_end=max(self.damage_end, other.damage_end),
             goes_back=self.goes_back or other.goes_back,
+            offset_count=self.offset_count + other.offset_count,
         )
 
     @property
@@ -408,6 +413,28 @@ class Compaction:
         parts = [LogHead(other.path, other.base_offset, other.file.size_bytes) for other in reversed(earlier)]
         return shows_no_compaction([LogHead(file.path, file.base_offset, position), *parts], self._options)
 
+    def gap_in(self, file: LogFile, start_offset: int) -> Finding | None:
+        """Return the finding about the first offsets that no batch of a file has from one on, if it may be a loss.
+
+        None: none are missing, damage or compaction explains it, or batches in other places have them.
+        """
+        gap = None if self.explains_gaps else _first_gap(file, start_offset, self._options)
+        parts = [] if gap is None else not_held(gap[1], gap[2], self.held())
+        if gap is None or not parts:
+            return None
+        is_loss = self.is_loss(file, gap[0])
+        return found(
+            "batch.gap",
+            file.path,
+            topic=self._unit.topic,
+            partition=self._unit.partition,
+            position=gap[0],
+            offset=parts[0][0],
+            severity=None if is_loss else "warning",
+            last=parts[0][1],
+            judged=GAP_LOST if is_loss else GAP_UNKNOWN,
+        )
+
     def held(self) -> OffsetSpans:
         """Return the offsets of all whole batches of the log."""
         return held_offsets((file.path for file in self._unit.files), self._options)
@@ -491,6 +518,23 @@ def _gaps_in(path: str, base_offset: int | None, options: ScanOptions) -> tuple[
     except StorageError:
         return count, None
     return count, expected
+
+
+def _first_gap(file: LogFile, start_offset: int, options: ScanOptions) -> tuple[int, int, int] | None:
+    """Return the position of the first batch before which offsets from one on are missing without damage, and which."""
+    expected: int | None = max(start_offset, file.base_offset or 0)
+    with Source.open(file.path) as source:
+        for item in scan(source, base_offset=file.base_offset, options=options):
+            if isinstance(item, Damage):
+                expected = None if item.size_bytes else expected
+                continue
+            columns = (item.batches.column(name) for name in ("position", "base_offset", "last_offset"))
+            for position, first, last in zip(*columns, strict=True):
+                if expected is not None and first > expected:
+                    return position, expected, first - 1
+                if last >= start_offset:
+                    expected = last + 1
+    return None
 
 
 def _spans_of(run: Run, options: ScanOptions) -> list[tuple[int, int, int]]:

@@ -179,8 +179,8 @@ def _check_rights(log_dir: str) -> None:
         paths = (f"{metadata_log}/{name}" for name in sorted(names) if parse_file_name(name).kind in _READ)
         error = error or next((each for path in paths if (each := denial(path)) is not None), None)
     if error is not None:
-        what = "nothing is planned or forecast without the settings of the cluster"
-        raise DeniedError(error.message, f"{what}: {error.advice}", path=error.path, prefix=error.prefix)
+        facts = f"{error.message}; nothing is planned or forecast without the settings of the cluster"
+        raise DeniedError(facts, error.advice, path=error.path, prefix=error.prefix)
 
 
 def _agree(one: str | None, other: str | None) -> bool:

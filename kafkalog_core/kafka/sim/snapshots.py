@@ -335,6 +335,7 @@ class ProducerLoad:
         manager.truncate_and_reload(start_offset, last_offset)
         if last_offset > manager.end_offset and not is_at_end:
             floor = next((each for each in reversed(readings) if each.base_offset <= last_offset), None)
+            lost: set[int] = set()
             for reading in _between(readings, manager.end_offset, last_offset):
                 manager.end_offset = max(reading.base_offset, manager.end_offset, start_offset)
                 if reading.base_offset in marked:
@@ -349,6 +350,7 @@ class ProducerLoad:
                     reads_empty_markers=self._options.reads_empty_markers,
                     style=self._options.style,
                     ended=self._end,
+                    lost=lost,
                 )
                 if obstacle is not None and reading.path is not None:
                     return reading.path, obstacle

@@ -55,7 +55,7 @@ from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name, read_partition
-from kafkalog_core.storage.paths import real
+from kafkalog_core.storage.paths import parent, real
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of
 
@@ -418,11 +418,12 @@ class _Planner:
     def _obstacles(self, repairs: Sequence[FileRepair]) -> Iterator[Finding]:
         """Yield why the clean shutdown file cannot be written; nothing if it can."""
         if self._log_dir is None:
-            raise RefusedError(
-                "does not look like a broker's log directory: --mark-clean takes the directory that holds the "
-                "partitions and their checkpoint files",
-                path=self._target.root,
+            above = shell_path(parent(self._target.root))
+            find = f"find {above} -name {fixed_file_name(FileKind.RECOVERY_POINT)}"
+            way = WayOut(
+                "name the directory that has the partitions and their checkpoint files, which this finds", find
             )
+            raise RefusedError(Refusal("this is not a log directory of a broker", (way,)), path=self._target.root)
         if not self._target.is_whole:
             whole = f"kafkalog checkpoint --mark-clean {shell_path(self._target.root)}"
             way = WayOut("run it without --topic, --partition or --exclude", whole)

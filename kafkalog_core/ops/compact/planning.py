@@ -32,7 +32,7 @@ from kafkalog_core.kafka.sim.cleaner.log import read_clean_log
 from kafkalog_core.kafka.sim.logdir.segment_views import check_now, read_partition_view
 from kafkalog_core.ops.compact.compact import count_forecast, tasks_of
 from kafkalog_core.ops.compact.forecast import CompactRequest, ForecastRows, assumptions_of, watermark_findings
-from kafkalog_core.ops.compact.simulation import Cleaning, last_clean, simulate
+from kafkalog_core.ops.compact.simulation import Cleaning, assumed_by, failure_of, last_clean, simulate
 from kafkalog_core.ops.repair.assumptions import refusal
 from kafkalog_core.ops.repair.context import (
     distinct_settings,
@@ -51,7 +51,7 @@ from kafkalog_core.ops.repair.copied_files import (
 from kafkalog_core.ops.repair.held_options import held_refusal
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.progress import NO_PROGRESS, Advance, Progress
-from kafkalog_core.refusals import Refusal, WayOut, leave_out
+from kafkalog_core.refusals import Refusal, Refused, WayOut, of_partitions, place_of
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
@@ -256,6 +256,7 @@ class _Planner:
         self._refusals: list[Finding] = []
         self._settings: list[Setting] = []
         self._assumptions: dict[Assumption, None] = {}
+        self._failed: list[Refused] = []
 
     def plan(self) -> PlanReport:
         """Clean one log after another, then stage the cleaner's checkpoint."""
@@ -264,6 +265,9 @@ class _Planner:
         self._progress.expect(_READS * sum(task.size_bytes for task in tasks if task.view is not None))
         for task in tasks:
             self._clean(task)
+        if self._failed:
+            every = of_partitions(self._failed, " to clean the others").before_any_change()
+            raise RefusedError(every, path=place_of(self._failed, self._request.target.root))
         context = tasks[0].context if tasks else None
         guess = None if context is None else context.guess
         if context is not None and context.broker_dir is not None and self._cleaned:
@@ -307,9 +311,7 @@ class _Planner:
                 ):  # the cleaner does so when it considers the log, even if it does not clean it
                     self._note_end(task, before.first_dirty)
         except CleanError as error:
-            others = leave_out(task.topic, "leave the topic out to clean the others")
-            refusal = Refusal(f"a clean of {name} fails here: {error.message}", (others,)).before_any_change()
-            raise RefusedError(refusal, path=error.path or task.path) from error
+            self._failed.append(failure_of(task, error))
 
     def _note_end(self, task: CompactTask, offset: int) -> None:
         key = None if task.view is None else key_of(task.context.broker_dir, task.view)
@@ -413,6 +415,7 @@ class _Writing:
         self._to = to
         self._disk = disk
         self._workers = workers
+        self._command_line = request.command_line
         self._tasks = list(tasks_of(target, request, workers))
         check_now([task.view for task in self._tasks if task.view is not None], request.now_ms)
         held = [held for task in self._tasks for held in task.held]
@@ -442,15 +445,37 @@ class _Writing:
 
     def _write(self, new: NewDir, partitions: Sequence[Partition], progress: Progress) -> list[WrittenPartition]:
         pairs = list(zip(self._tasks, partitions, strict=True))
-        if self._workers is None:
-            return [write_partition(new, task, partition, progress) for task, partition in pairs]
-        attempts = new.task_attempts()
-        written = []
-        pieces = ((task.light(), partition, attempts) for task, partition in pairs)
-        for each, partition in zip(self._workers.map(write_apart, pieces), partitions, strict=True):
-            new.adopt(each.home, partition.name.raw)
-            written.append(each)
+        written: list[WrittenPartition] = []
+        try:
+            if self._workers is None:
+                for task, partition in pairs:
+                    written.append(write_partition(new, task, partition, progress))
+                return written
+            attempts = new.task_attempts()
+            pieces = ((task.light(), partition, attempts) for task, partition in pairs)
+            for each, partition in zip(self._workers.map(write_apart, pieces), partitions, strict=True):
+                new.adopt(each.home, partition.name.raw)
+                written.append(each)
+        except RefusedError as error:
+            self._refuse(self._tasks[len(written) :], progress)
+            raise error from error.__cause__
         return written
+
+    def _refuse(self, tasks: Sequence[CompactTask], progress: Progress) -> None:
+        """Raise RefusedError for all of these tasks that are refused for a value, or because their clean fails."""
+        failed: list[Refused] = []
+        assumed: dict[Assumption, None] = {}
+        for task in tasks:
+            try:
+                assumed.update(dict.fromkeys(assumed_by(task, progress)))
+            except CleanError as error:
+                failed.append(failure_of(task, error))
+        if failed:
+            every = of_partitions(failed, " to write the others")
+            every = replace(every, reason=f"{every.reason}; the unfinished copy has been removed")
+            raise RefusedError(every, path=place_of(failed, self._target.root))
+        if assumed:
+            raise RefusedError(refusal(list(assumed), self._command_line), path=self._target.root)
 
 
 class WrittenPartition(Struct, frozen=True, kw_only=True):
@@ -543,9 +568,8 @@ def _clean(
                 replaced.update(replaced_files(sources, cleaning))
             end = work.end_offset
     except CleanError as error:
-        others = leave_out(task.topic, "leave the topic out to write the others")
-        reason = f"a clean fails here: {error.message}; the unfinished copy has been removed"
-        raise RefusedError(Refusal(reason, (others,)), path=error.path or task.path) from error
+        failed = failure_of(task, error)
+        raise RefusedError(of_partitions([failed], " to write the others"), path=failed.path) from error
     forecast = rows.forecast(first)
     return replace(forecast, findings=(*forecast.findings, *retention_findings(task))), end, replaced
 

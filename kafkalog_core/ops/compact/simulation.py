@@ -18,9 +18,15 @@ from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
 from kafkalog_core.kafka.sim.cleaner.clean import next_pass
 from kafkalog_core.kafka.sim.cleaner.log import CleanSegment, cleanability, read_clean_log, segments_in
 from kafkalog_core.kafka.sim.cleaner.offset_map import FilledMap, KnownMap, MapFiller
-from kafkalog_core.ops.compact.forecast import CompactForecast, ForecastRows, HoldingTransaction, head_row
+from kafkalog_core.ops.compact.forecast import (
+    CompactForecast,
+    ForecastRows,
+    HoldingTransaction,
+    assumptions_of,
+    head_row,
+)
 from kafkalog_core.progress import Advance
-from kafkalog_core.refusals import Refusal, WayOut
+from kafkalog_core.refusals import Refusal, Refused, WayOut
 from kafkalog_core.storage.changing.space import free_bytes
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import code_of_error
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.cleaner.transactions import AbortedTxn
     from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
     from kafkalog_core.ops.compact.forecast import CompactTask
+    from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.progress import Progress
 
 __all__ = [
@@ -44,6 +51,8 @@ __all__ = [
     "MapPart",
     "PartHead",
     "TemporaryLog",
+    "assumed_by",
+    "failure_of",
     "last_clean",
     "merged_map",
     "packed_part",
@@ -509,3 +518,21 @@ def _merge(offsets: OffsetMap, pieces: Iterable[PartHead | bytes]) -> PartHead |
             offsets.latest_offset = piece.latest_offset
         known = piece
     return known
+
+
+# --- what a clean that is carried out is refused for ------------------------------------------------------------------
+def failure_of(task: CompactTask, error: CleanError) -> Refused:
+    """Return a partition whose clean fails, with the place and the reason."""
+    why = f"a clean fails here: {error.message}"
+    return Refused(error.path or task.path, f"{task.topic}-{task.partition}", task.topic, why)
+
+
+def assumed_by(task: CompactTask, progress: Progress) -> tuple[Assumption, ...]:
+    """Return the values that a clean of a log would need. Raises CleanError where it would fail."""
+    if task.view is None or task.never is not None:
+        return ()
+    cleaning = Cleaning.of(task, progress)
+    log = read_clean_log(task.view, task.context.broker_dir, cleaning.rules, cleaning.config, task.options.now_ms)
+    with last_clean(log, cleaning) as (_, work):
+        is_asked = work is not None and not task.options.kafka.assume_defaults
+        return tuple(assumptions_of(task, task.view)) if is_asked else ()

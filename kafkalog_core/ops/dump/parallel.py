@@ -224,6 +224,7 @@ class _ParallelDump:
         result: _PieceResult = output.result()
         piece = self._begun.popleft()
         self._report.add(result.report)
+        self._report.note_written()
         self._dumper.matches += result.matches
         for split, span in zip(piece.splits if isinstance(piece, LogPiece) else (), result.spans, strict=True):
             self._dumper.add_span(split.path, span)

@@ -348,8 +348,8 @@ def _check_rights(directory: TargetDir) -> None:
         return
     more = sum(1 for _ in denials)
     others = f", and the same is true of {more:,} more" if more else ""
-    advice = f"kafkalog plans and forecasts nothing from a part of the files: {first.advice}"
-    raise DeniedError(f"{first.message}{others}", advice, path=first.path, prefix=first.prefix)
+    facts = f"{first.message}{others}; kafkalog plans and forecasts nothing from a part of the files"
+    raise DeniedError(facts, first.advice, path=first.path, prefix=first.prefix)
 
 
 def _needed(directory: TargetDir) -> Iterator[tuple[str, bool]]:

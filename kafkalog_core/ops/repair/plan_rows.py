@@ -119,7 +119,7 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         "undo": None if journal is None or not plan.keeps_undo else undo_command(leading_directory(journal), journal),
         "undo_to": plan.undo_to,
         "keeps_undo": plan.keeps_undo,
-        "next_command": _refused_command(plan),
+        "next_command": None if state == "planned" else _refused_command(plan),
     }
     return PlanRows(
         plan=row,
@@ -196,7 +196,7 @@ def _state(plan: Plan, journal: Journal | None) -> str:
 
 
 def _refused_command(plan: Plan) -> str | None:
-    """Return the command that the first refusal names; only the CLI knows the command that applies a plan."""
+    """Return the command that the first refusal names."""
     named = (refusal.next_command for refusal in plan.report.refusals)
     return next((command for command in named if command is not None), None)
 
@@ -264,9 +264,10 @@ def rows_of_undo(plan: UndoPlan, *, is_done: bool) -> PlanRows:
     elif plan.obstacles:
         state, message = "refused", f"{journal.run} cannot be undone as things are. Nothing has been changed"
     else:
-        command = undo_command(root, journal, *(["--partial"] if plan.left else []))
-        state, message = "planned", f"{what}. Nothing has been changed yet. To apply it: {command}"
+        state, message = "planned", f"{what}. Nothing has been changed yet: --apply does it"
     row = _plan_row(_UNDO, root, state, message, len(plan.changes), plan.obstacles)
+    if state == "planned":  # as the run itself prints it
+        row["next_command"] = undo_command(root, journal, *(["--partial"] if plan.left else []))
     row["needed_bytes"] = sum(space.needed_bytes for space in plan.spaces)
     row["run"] = journal.run
     rows = (change_row(change, is_done=is_done) for change in plan.changes)

@@ -41,14 +41,14 @@ from kafkalog_core.ops.repair.copied_files import (
 )
 from kafkalog_core.ops.roll.forecast import RollForecast, RollTask, forecast, play
 from kafkalog_core.progress import NO_PROGRESS, Progress
-from kafkalog_core.refusals import Refusal, WayOut, leave_out
+from kafkalog_core.refusals import Refusal, Refused, WayOut, of_partitions, place_of
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from kafkalog_core.engine.report import Report
     from kafkalog_core.engine.targets import Target
@@ -309,6 +309,7 @@ class _Writing:
             raise SelectionError("a broker serves none of these partitions", path=self._target.root)
         size_bytes = sum(task.size_bytes for task, _ in work)
         progress.expect(size_bytes)
+        self._check(work)
         done: list[RollForecast] = []
         needs_bytes = size_bytes + _NEW_FILES_BYTES * len(work)
         with NewDir(self._to, disk=self._disk, like=work[0][1].path, needs_bytes=needs_bytes) as new:
@@ -325,22 +326,24 @@ class _Writing:
         done[-1] = replace(done[-1], findings=(*done[-1].findings, *left_out))
         yield from done
 
+    def _check(self, work: Sequence[tuple[RollTask, Partition]]) -> None:
+        """Raise RefusedError for all partitions that cannot be written, before any is."""
+        refused = [
+            Refused(partition.path, partition.name.raw, partition.name.topic, why)
+            for task, partition in work
+            if (why := _why_refused(task, partition)) is not None
+        ]
+        if refused:
+            refusal = of_partitions(refused)
+            waiting = [
+                shell_path(partition.path) for _, partition in work if waiting_replacement(partition) is not None
+            ]
+            see = f"kafkalog truncate --as-broker {' '.join(waiting)}"
+            ways = (WayOut("see what a broker does with a replacement", see),) if waiting else ()
+            raise RefusedError(replace(refusal, ways=(*ways, *refusal.ways)), path=place_of(refused, self._target.root))
+
     def _write(self, new: NewDir, task: RollTask, partition: Partition, progress: Progress) -> RollForecast:
         name = partition.name
-        if partition.format == "v07" or not partition.segments:
-            raise RefusedError(
-                Refusal("has no segment of Kafka 0.8 or later", (leave_out(name.topic),)), path=partition.path
-            )
-        if waiting_replacement(partition) is not None:
-            see = f"kafkalog truncate --as-broker {shell_path(partition.path)}"
-            ways = (WayOut("see what a broker does with it", see), leave_out(name.topic))
-            reason = "a finished replacement of segments is waiting here"
-            raise RefusedError(Refusal(reason, ways), path=partition.path)
-        if task.settings.remote_storage_enable:
-            reason = (
-                "the topic has remote storage, which identifies segments by offset, and new segments would have others"
-            )
-            raise RefusedError(Refusal(reason, (leave_out(name.topic),)), path=partition.path)
         if not task.guess.agree(lambda release: (append_rules(release), recovery_rules(release))):
             reason = f"the release of Kafka is not certain, and indexes differ: {task.guess.describe()}"
             state = WayOut("state the release", options="--kafka VERSION")
@@ -372,3 +375,14 @@ class _Writing:
         for place in self._target.partitions:
             if place.name.state not in _SERVED:
                 yield found("roll.left-out", place.path, topic=place.name.topic, partition=place.name.partition)
+
+
+def _why_refused(task: RollTask, partition: Partition) -> str | None:
+    """Return why the segments of a partition cannot be written again, a clause; None: they can."""
+    if partition.format == "v07" or not partition.segments:
+        return "it has no segment of Kafka 0.8 or later"
+    if waiting_replacement(partition) is not None:
+        return "a finished replacement of segments is waiting here"
+    if task.settings.remote_storage_enable:
+        return "the topic has remote storage, which identifies segments by offset, and new segments would have others"
+    return None

@@ -14,10 +14,10 @@ from kafkalog_core.format.names import (
     FileKind,
     fixed_file_name,
 )
-from kafkalog_core.structs import NamedTuple
+from kafkalog_core.structs import NamedTuple, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.sim.cluster import DirectoryOwners
@@ -54,8 +54,12 @@ def check_across(broker_dirs: Sequence[BrokerDir], owners: DirectoryOwners) -> I
         yield from _check_partitions(group)
 
 
-def check_topic_ids(topic_ids: Iterable[TopicId]) -> Iterator[_Said]:
-    """Yield findings about topic ids: a topic has one id, and no other topic has the same."""
+def check_topic_ids(topic_ids: Iterable[TopicId], compared: Collection[str]) -> Iterator[_Said]:
+    """Yield findings about topic ids: a topic has one id, and no other topic has the same.
+
+    compared: paths of partitions whose ids were compared with the metadata log, which shows the right ones: what is
+        found there names the next command.
+    """
     of_topic: dict[tuple[str | None, str | None], TopicId] = {}
     of_id: dict[tuple[str | None, str], TopicId] = {}
     for topic_id in topic_ids:
@@ -63,12 +67,12 @@ def check_topic_ids(topic_ids: Iterable[TopicId]) -> Iterator[_Said]:
         first = of_topic.setdefault((topic_id.cluster_id, topic), topic_id)
         owner = of_id.setdefault((topic_id.cluster_id, topic_id.topic_id), topic_id)
         if first.topic_id != topic_id.topic_id:
-            yield _topic_id_finding("partition-metadata.other-topic-id", topic_id, first)
+            yield _topic_id_finding("partition-metadata.other-topic-id", topic_id, first, compared)
         if owner.place.name.topic != topic:
-            yield _topic_id_finding("partition-metadata.shared-topic-id", topic_id, owner)
+            yield _topic_id_finding("partition-metadata.shared-topic-id", topic_id, owner, compared)
 
 
-def _topic_id_finding(code: str, topic_id: TopicId, other: TopicId) -> _Said:
+def _topic_id_finding(code: str, topic_id: TopicId, other: TopicId, compared: Collection[str]) -> _Said:
     name = topic_id.place.name
     finding = found(
         code,
@@ -79,7 +83,7 @@ def _topic_id_finding(code: str, topic_id: TopicId, other: TopicId) -> _Said:
         other=repr(other.place.name.raw),
         other_id=other.topic_id,
     )
-    return topic_id.place.path, finding
+    return topic_id.place.path, replace(finding, next_step=None) if topic_id.place.path in compared else finding
 
 
 # --- ids --------------------------------------------------------------------------------------------------------------

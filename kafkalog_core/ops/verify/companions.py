@@ -480,7 +480,9 @@ def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
     for kind, effect in _EFFECTS.items():
         path = f"{broker_dir.path}/{fixed_file_name(kind)}"
         if _is_expected(kind, broker_dir, partitions) and not exists(path):
-            yield found("checkpoint.missing", path, name=fixed_file_name(kind), effect=effect)
+            missing = found("checkpoint.missing", path, name=fixed_file_name(kind), effect=effect)
+            # of the others only a backup has the entries
+            yield missing if kind is FileKind.RECOVERY_POINT else replace(missing, next_step=None)
         text = broker_dir.offsets.get(kind)
         verdict = None if text is None else text.file.verdict
         if text is not None and verdict is not None and not text.is_refused and verdict.declared_count is None:

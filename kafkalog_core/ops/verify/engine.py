@@ -117,7 +117,8 @@ def verify(
 ) -> Generator[Verdict, None, None]:
     """Yield the verdicts of each target's partitions, then of the target, last what all log directories show together.
 
-    An interrupted run of kafkalog in a target comes first: it explains most of the findings after it.
+    The errors of each are before its other findings. An interrupted run of kafkalog in a target comes first: it
+    explains most of the findings after it.
 
     Args:
         request: what to verify.
@@ -140,7 +141,12 @@ def verify_across(targets: Sequence[Target]) -> Iterator[Verdict]:
         if not isinstance(target, FileTarget):
             for place in target.partitions if isinstance(target, LogDirTarget) else (target.place,):
                 log_dirs.note(target, place)
-    yield from log_dirs.across()
+    yield from map(_errors_first, log_dirs.across())
+
+
+def _errors_first(verdict: Verdict) -> Verdict:
+    """Return a verdict with its errors before its other findings, each in their order: a reader starts with them."""
+    return replace(verdict, findings=tuple(sorted(verdict.findings, key=lambda finding: finding.severity != "error")))
 
 
 class _Runner:
@@ -174,11 +180,11 @@ class _Runner:
         results = self._results(self._pieces())
         for target in self._request.targets:
             yield from interrupted_runs(target)
-            yield from self._target_verdicts(target, results)
+            yield from map(_errors_first, self._target_verdicts(target, results))
             if isinstance(target, LogDirTarget):
-                yield self._log_dirs.verdict(target)
+                yield _errors_first(self._log_dirs.verdict(target))
         if self._request.others is None:
-            yield from self._log_dirs.across()
+            yield from map(_errors_first, self._log_dirs.across())
 
     def _target_verdicts(self, target: Target, results: Iterator[Verdict]) -> Iterator[Verdict]:
         """Yield the verdicts of a target's partitions in order, but last those that depend on the other partitions.
@@ -397,7 +403,7 @@ def _log_bytes(verdict: Verdict) -> int:
 
 
 def rows_of_verdict(verdict: PartitionVerdict | PlaceVerdict) -> Iterator[RowChunk]:
-    """Yield the `finding` rows in the order of the files, then the `partition` row."""
+    """Yield the `finding` rows, then the `partition` row."""
     if verdict.findings:
         yield RowChunk(tables.FINDING, [finding.row() for finding in verdict.findings])
     if isinstance(verdict, PartitionVerdict):

@@ -199,7 +199,8 @@ class LogDirs:
         is_served = place.name.state is DirectoryState.CURRENT and place.name.topic != METADATA_TOPIC
         if broker_dir is not None and broker_dir.log_dir.is_broker_dir and is_served and _is_measured(verdict):
             start, end = verdict.log_start_offset, verdict.log_end_offset
-            findings += check_partition_offsets(broker_dir, place.name, place.path, start, end)
+            is_end_sure = not (verdict.segments and verdict.segments[-1].damage)
+            findings += check_partition_offsets(broker_dir, place.name, place.path, start, end, is_end_sure=is_end_sure)
             if context.is_clean and verdict.segments and verdict.segments[-1].damage:
                 stops = any(map(_stops_at_tail, findings))
                 findings += _end_findings(
@@ -346,11 +347,13 @@ class LogDirs:
         known = [each for each in self._broker_dirs.values() if each is not None and each.log_dir.is_broker_dir]
         others = self._dirs_of_config(known)
         owners = DirectoryOwners((*(each.path for each in known), *others))
+        compared: set[str] = set()
+        not_assigned = [*self._not_assigned(known, owners, others, compared)]
         found_across = (
             *check_across(broker_dirs, owners),
-            *check_topic_ids(self._topic_ids),
+            *check_topic_ids(self._topic_ids, compared),
             *self._not_of_config(known),
-            *self._not_assigned(known, owners, others),
+            *not_assigned,
             *self._committed_past_ends(),
         )
         for path, finding in found_across:
@@ -398,9 +401,12 @@ class LogDirs:
                 yield broker_dir.path, finding
 
     def _not_assigned(
-        self, known: Sequence[BrokerDir], owners: DirectoryOwners, others: Sequence[str]
+        self, known: Sequence[BrokerDir], owners: DirectoryOwners, others: Sequence[str], compared: set[str]
     ) -> Iterator[tuple[str, Finding]]:
-        """Yield what the metadata log assigns elsewhere, each with the path of the partition or log directory."""
+        """Yield what the metadata log assigns elsewhere, each with the path of the partition or log directory.
+
+        compared: receives the paths of the partitions whose topic ids were compared with the metadata log.
+        """
         for group in brokers_of(known, owners):
             nodes = {owners.node_of(each.path) for each in group}
             same = (path for path in others if owners.node_of(path) in {None, *nodes})
@@ -410,15 +416,18 @@ class LogDirs:
                 if other_node is not None:  # the broker does not start
                     yield broker_dir.path, other_node
                 elif assignments is not None:
-                    yield from self._of_broker_dir(broker_dir, assignments)
+                    yield from self._of_broker_dir(broker_dir, assignments, compared)
 
-    def _of_broker_dir(self, broker_dir: BrokerDir, assignments: BrokerAssignments) -> Iterator[tuple[str, Finding]]:
+    def _of_broker_dir(
+        self, broker_dir: BrokerDir, assignments: BrokerAssignments, compared: set[str]
+    ) -> Iterator[tuple[str, Finding]]:
         held = [
             (each.place, each.topic_id)
             for each in self._topic_ids
             if each.broker_dir is broker_dir and each.place.name.state is DirectoryState.CURRENT
         ]
         for place, topic_id in held:
+            compared.add(place.path)
             stray = assignments.stray(place, topic_id)
             if stray is not None:
                 yield place.path, stray

@@ -319,7 +319,13 @@ def _in_order(text: EpochText) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def check_partition_offsets(
-    broker_dir: BrokerDir, name: DirectoryName, path: str, log_start_offset: int | None, log_end_offset: int | None
+    broker_dir: BrokerDir,
+    name: DirectoryName,
+    path: str,
+    log_start_offset: int | None,
+    log_end_offset: int | None,
+    *,
+    is_end_sure: bool = True,
 ) -> Iterator[Finding]:
     """Yield findings about the entries that the checkpoints have for one partition that a broker serves.
 
@@ -329,10 +335,13 @@ def check_partition_offsets(
         path: of the partition directory.
         log_start_offset: base offset of the first segment; None: there is none.
         log_end_offset: offset after the last record; None: there is no segment.
+        is_end_sure: whether the log ends with a whole batch. Until it does, and where there is no segment,
+            `kafkalog checkpoint` leaves the entries as they are, so no finding names it.
     """
+    is_end_sure = is_end_sure and log_end_offset is not None
     if log_start_offset is None or log_end_offset is None:  # a broker creates a segment there
         log_start_offset = log_end_offset = max(broker_dir.offset(FileKind.LOG_START_OFFSET, name) or 0, 0)
-    check = _OffsetCheck(broker_dir, name, path, log_start_offset, log_end_offset)
+    check = _OffsetCheck(broker_dir, name, path, log_start_offset, log_end_offset, is_end_sure=is_end_sure)
     yield from check.recovery_point()
     yield from check.high_watermark()
     yield from check.beyond(FileKind.LOG_START_OFFSET, "log-start.beyond-end")
@@ -340,12 +349,15 @@ def check_partition_offsets(
 
 
 class _OffsetCheck:
-    def __init__(self, broker_dir: BrokerDir, name: DirectoryName, path: str, start: int, end: int) -> None:
+    def __init__(
+        self, broker_dir: BrokerDir, name: DirectoryName, path: str, start: int, end: int, *, is_end_sure: bool
+    ) -> None:
         self._broker_dir = broker_dir
         self._name = name
         self._path = path
         self._start = start
         self._end = end
+        self._is_end_sure = is_end_sure
 
     def recovery_point(self) -> Iterator[Finding]:
         """Check the recovery point: a clean shutdown sets it to the log end offset."""
@@ -411,7 +423,7 @@ class _OffsetCheck:
             missing=_offsets_text(abs(value - self._end)),
             start=start,
         )
-        return replace(finding, offset=value)
+        return replace(finding, offset=value, next_step=finding.next_step if self._is_end_sure else None)
 
 
 def _offsets_text(count: int) -> str:

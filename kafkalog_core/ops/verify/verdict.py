@@ -173,7 +173,7 @@ class PartitionMetadata(Struct, frozen=True):
 
 
 class PartitionVerdict(Struct, frozen=True, kw_only=True):
-    """One checked partition; `findings` include those of its segments, in the order of the files.
+    """One checked partition; `findings` include those of its segments, errors first, then in the order of the files.
 
     `log_start_offset` and `log_end_offset` are those that a broker would find; None without segments.
     `at_risk_bytes`: bytes that a start recovers and may truncate; None: unknown.

@@ -143,7 +143,8 @@ class LiveLogReader(ABC):
             if limit < segment.end_offset:
                 stretch = batches.stretch_of(limit)
                 if stretch is not None:
-                    end = min(end, batches.place(stretch, limit, partial(self._bytes, segment)).position)
+                    stop = batches.place(stretch, limit, partial(self._bytes, segment)).position
+                    end = min(end, batches.cut(stop))
             if end <= place.position:
                 return nothing
             last = batches.last_offset_before(end)  # and from the batch that is sent, not from a hole before it

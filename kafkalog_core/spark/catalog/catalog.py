@@ -22,6 +22,7 @@ from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS, Progress
+from kafkalog_core.refusals import WayOut
 from kafkalog_core.spark.lake.output import MEANWHILE, OutputKind, OutputRun, refuse_inside
 from kafkalog_core.spark.lake.tables import TableSpec
 from kafkalog_core.spark.session.schema import CATALOG_TABLES, RUNS, SEGMENTS, columns_of
@@ -56,7 +57,7 @@ CATALOG_KIND: Final = OutputKind(
         for name, table in CATALOG_TABLES.items()
     ),
     kept=_notes,
-    cure="run kafkalog spark catalog again, which writes them again",
+    cures=(WayOut("run the catalog again, which writes them again", "kafkalog spark catalog --to {place} PATH"),),
 )
 _SMALL_TABLES: Final = {name: table for name, table in CATALOG_TABLES.items() if name != "batches"}
 """The tables that each run writes again as a whole."""

@@ -6,10 +6,11 @@ its leader epochs show more, by the same checks as those of `kafkalog verify`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkalog_core.engine.targets import LogDirTarget, PartitionTarget
 from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState
 from kafkalog_core.kafka.rules.releases import LATEST
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["BrokerDirs", "LogEnds"]
-
-_LOST: Final = ".beyond-end"
-"""How the codes end of checkpointed offsets that the log has not."""
 
 
 class BrokerDirs:
@@ -88,7 +86,7 @@ class LogEnds:
         if self._broker_dir is not None:
             start, end = (self._bases[0], end_offset) if self._bases else (None, None)
             for finding in check_partition_offsets(self._broker_dir, name, self._place.path, start, end):
-                if finding.severity == "error" and finding.code.endswith(_LOST):
+                if finding.severity == "error" and FINDING_TYPES[finding.code].is_of_records:
                     yield finding
         if self._bases:
             yield from self._of_epochs(end_offset)

@@ -21,6 +21,7 @@ from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.refusals import WayOut
 from kafkalog_core.spark.export.plan import TASK_BYTES, PartitionExport, folder_of
 from kafkalog_core.spark.export.start import LOWEST_OFFSET, ExportOptions, find_logs, find_start
 from kafkalog_core.spark.export.task import (
@@ -67,7 +68,10 @@ EXPORT_KIND: Final = OutputKind(
         never_null=("offset",),
     ),
     others=(_FINDINGS,),
-    cure="run kafkalog spark export again, which lists them, and with --reload to write them again",
+    cures=(
+        WayOut("export again, which lists them", "kafkalog spark export --to {place} PATH"),
+        WayOut("write them again", "kafkalog spark export --reload --to {place} PATH"),
+    ),
 )
 COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
 _HIGHEST_OFFSET: Final = (1 << 63) - 1

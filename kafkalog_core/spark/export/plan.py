@@ -263,6 +263,8 @@ class PartitionExport:
             partition=self.log.partition,
         ):
             self._add(finding)
+        for finding in self._gaps(compaction):
+            self._add(finding)
         is_end_known = (
             self.limit is None
             and not self._failed
@@ -271,6 +273,14 @@ class PartitionExport:
         if is_end_known and (spans or self.before is None) and not self.start.is_asked:
             for finding in self.log.ends.findings(self.state.next_offset):
                 self._add(finding)
+
+    def _gaps(self, compaction: Compaction) -> Iterator[Finding]:
+        """Yield what is missing between batches; a file is read again only if it has fewer offsets than it spans."""
+        for file in self.log.unit.files:
+            span, start = self._spans.get(file.path), max(self.start.next_offset, file.base_offset or 0)
+            if span is not None and span.last_offset is not None and span.last_offset + 1 - start > span.offset_count:
+                gap = compaction.gap_in(file, start)
+                yield from () if gap is None else (gap,)
 
     def _all_spans(self) -> list[OffsetSpan | None]:
         """Return what was seen of each log file from the one on that earlier runs have reached."""
@@ -348,7 +358,10 @@ def _joined(before: FileSpan | None, span: FileSpan) -> FileSpan:
         return span
     lasts = [last for last in (before.last_offset, span.last_offset) if last is not None]
     return FileSpan(
-        max(lasts, default=None), max(before.batches_end, span.batches_end), max(before.damage_end, span.damage_end)
+        max(lasts, default=None),
+        max(before.batches_end, span.batches_end),
+        max(before.damage_end, span.damage_end),
+        before.offset_count + span.offset_count,
     )
 
 

@@ -369,6 +369,7 @@ class FileSpan(NamedTuple):
     last_offset: int | None
     batches_end: int
     damage_end: int
+    offset_count: int = 0
 
 
 class PartResult(Struct, frozen=True, kw_only=True):
@@ -468,7 +469,7 @@ class _Exporter:
         if span is None:  # the file was deleted, or another file has its name now
             self._failed.setdefault(split.path, "file.replaced-since")
             return
-        self._spans[split.path] = FileSpan(span.last_offset, span.batches_end, span.damage_end)
+        self._spans[split.path] = FileSpan(span.last_offset, span.batches_end, span.damage_end, span.offset_count)
         mark = reader.last_batch
         if mark is not None:
             self._last = LastBatch.of(mark, os.path.basename(split.path))

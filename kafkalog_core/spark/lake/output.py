@@ -65,14 +65,14 @@ class OutputKind(Struct, frozen=True, kw_only=True):
         head: the table whose commits count.
         others: the other tables.
         kept: the files that a state names besides those of the tables.
-        cure: what to do about lost files.
+        cures: what to do about lost files; commands have `{place}` for the directory of the output.
     """
 
     name: str
     head: TableSpec
     others: tuple[TableSpec, ...] = ()
     kept: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
-    cure: str
+    cures: tuple[WayOut, ...]
 
 
 # --- where an output may be -------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Committed:
         self.kind = kind
         self.store = store
         self.state: dict[str, Any] = {}
-        self.cure = kind.cure
+        self.cures = kind.cures
 
     def files(self, table: str) -> dict[str, TableFile]:
         """Return the files of a table that belong to the last commit, by name."""

@@ -70,7 +70,9 @@ class PlainOutput(Committed):
 
     def __init__(self, store: Store, kind: OutputKind, data: bytes | None = None) -> None:
         super().__init__(store, kind)
-        self.cure = "export into a new directory: --to DIR"
+        self.cures = (
+            WayOut("export into a new directory", f"kafkalog spark {kind.name} --format parquet --to DIR PATH"),
+        )
         self._files: dict[str, dict[str, TableFile]] = {}
         if data is None:
             return

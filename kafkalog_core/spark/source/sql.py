@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.output.chunk import RowChunk, bytes_member
 from kafkalog_core.output.schema import new_table
 from kafkalog_core.output.tables import FINDING, Column, Table
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.lake.clouds import output_path
@@ -77,7 +79,8 @@ def _tables(spark: SparkSession, catalog: Output, names: Iterable[str], at_versi
     """Return some tables of a catalog by name, as they were at a version of the table of runs."""
     if at_version is not None:
         catalog.versions = _versions_at(spark, catalog, at_version)
-        catalog.cure = "later runs replaced them, and a VACUUM deleted them; name a later version (--at-version)"
+        later = "name a later version: later runs replaced the files of this one, and a VACUUM deleted them"
+        catalog.cures = (WayOut(later, "kafkalog spark sql --catalog {place} --at-version N QUERY"),)
     return {
         name: _frame(spark, catalog, name, CATALOG_TABLES[name]) if name in CATALOG_TABLES else _runs(spark, catalog)
         for name in names
@@ -89,9 +92,9 @@ def _runs(spark: SparkSession, catalog: Output) -> DataFrame:
 
     The version is None if the table's log does not go back to it: no reader of Delta tables finds it any more.
     """
-    cure = "earlier runs cannot be listed; the last one can be queried without --at-version"
+    last = WayOut("query the last run: earlier ones cannot be listed", "kafkalog spark sql --catalog {place} QUERY")
     versions = spark.createDataFrame([*catalog.head.versions().items()], "run string, version bigint")
-    rows = _frame(spark, catalog, "runs", RUNS, cure)
+    rows = _frame(spark, catalog, "runs", RUNS, (last,))
     return versions.join(rows, "run", "right").select("version", *RUNS.names[1:])
 
 
@@ -124,15 +127,19 @@ def open_export_findings(spark: SparkSession, path: str, storage: Mapping[str, s
     return _frame(spark, read_output(Store.of(path, storage), EXPORT_KIND), "findings", FINDING)
 
 
-def _frame(spark: SparkSession, output: Committed, name: str, table: Table, cure: str | None = None) -> DataFrame:
+def _frame(
+    spark: SparkSession, output: Committed, name: str, table: Table, cures: tuple[WayOut, ...] = ()
+) -> DataFrame:
     """Return a table of an output. Raises RefusedError, with what to do, if files of it are missing."""
     lost = output.lost(name)
     if lost:
-        raise RefusedError(
+        reason = (
             f"files of the {output.kind.name} are missing or changed since they were committed ({len(lost)}, this one "
-            f"among them); {cure or output.cure}",
-            path=output.store.path(f"{name}/{min(lost)}"),
+            "among them)"
         )
+        place = shell_word(output.store.root)
+        ways = (WayOut(way.purpose, str(way.command).format(place=place)) for way in cures or output.cures)
+        raise RefusedError(Refusal(reason, tuple(ways)), path=output.store.path(f"{name}/{min(lost)}"))
     return _rows(spark, output.store.below(name), output.files(name), table)
 
 

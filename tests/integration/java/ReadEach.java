@@ -12,7 +12,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /**
  * What a consumer with default settings gets of partition 0 of each topic: `ReadEach HOST:PORT TOPIC...`. A line a topic,
  * with tabs: the topic, `OFFSET=VALUE` of each record, the position at the end, and the exception that stopped it, if
- * any. It gives up where a poll brings nothing several times, or where there are far more records than offsets.
+ * any. It gives up where a poll brings nothing several times, or where there are far more records than offsets. The
+ * property `fetch` is the size of its fetches of a partition, in bytes.
  */
 public class ReadEach {
     private static final int IDLE_POLLS = 6;
@@ -28,6 +29,7 @@ public class ReadEach {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("fetch.max.wait.ms", "100");
+        settings.put("max.partition.fetch.bytes", System.getProperty("fetch", "1048576"));
         TopicPartition partition = new TopicPartition(topic, 0);
         List<String> found = new ArrayList<>();
         String error = "";
@@ -41,7 +43,7 @@ public class ReadEach {
                 while (idle < IDLE_POLLS && consumer.position(partition) < end && found.size() < MOST_RECORDS) {
                     int before = found.size();
                     for (ConsumerRecord<byte[], byte[]> each : consumer.poll(Duration.ofMillis(400))) {
-                        found.add(each.offset() + "=" + (each.value() == null ? "" : new String(each.value())));
+                        found.add(each.offset() + "=" + (each.value() == null ? "null" : new String(each.value())));
                     }
                     idle = found.size() == before ? idle + 1 : 0;
                 }

@@ -177,6 +177,29 @@ def data(first: int, last: int, *, epoch: int = 0, is_transactional: bool = Fals
     )
 
 
+def test_a_transaction_that_a_read_ends_and_begins_again_cannot_end_later(tmp_path: Path) -> None:
+    """A broker notes what has begun in a read before it ends what has ended, so that it then knows none of both."""
+    begun = data(5, 6, is_transactional=True)
+    marker = build.txn_marker(1, offset=3, producer_id=7)
+    end = build.txn_marker(0, offset=9, producer_id=7)
+    logs = [begun, marker + begun, end]
+
+    def read(*logs: bytes) -> list[str | None]:
+        states, lost, found = ProducerStates(sequences="unchecked"), set[int](), list[str | None]()
+        for number, each in enumerate(logs):
+            path = tmp_path / f"{number:020d}.log"
+            path.write_bytes(each)
+            reading = ReplaySegment(number, str(path), len(each))
+            stop = replay_producers(reading, states, from_offset=0, search="base", lost=lost)
+            found.append(None if stop is None else stop.reason)
+        return found
+
+    assert read(begun, end) == [None, None]
+    assert read(*logs)[:2] == [None, None]
+    assert "from offset 5 on ends twice" in str(read(*logs)[2])
+    assert read(*logs[:2], begun + end) == [None, None, None], "it begins in the third read"
+
+
 def test_a_transaction_ends_once_in_one_read(log: Path) -> None:
     """A broker keeps open transactions by their first offset, and ends those of a read when it has read all of it."""
     transaction = data(0, 2, is_transactional=True) + build.txn_marker(0, offset=3, producer_id=7)

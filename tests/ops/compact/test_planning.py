@@ -232,12 +232,29 @@ def test_damage_lets_a_clean_fail_and_nothing_is_changed(log_dir: Path) -> None:
     data[30] ^= 0xFF
     path.write_bytes(data)
     before = snapshot(log_dir)
-    with pytest.raises(RefusedError, match=r"a clean of t-0 fails here.*--exclude"):
+    with pytest.raises(RefusedError, match=r"a clean fails here.*--exclude"):
         plan(log_dir)
     with pytest.raises(RefusedError, match="a clean fails here"):
         list(written(log_dir, log_dir.parent / "to"))
     assert snapshot(log_dir) == before
     assert sorted(each.name for each in log_dir.parent.iterdir()) == ["log-dir"]
+    shutil.copytree(log_dir / "t-0", log_dir / "u-0")
+    for act in (lambda: plan(log_dir), lambda: [*written(log_dir, log_dir.parent / "to")]):
+        with pytest.raises(RefusedError, match=r"2 partitions: t-0, u-0: a clean fails.*--exclude t --exclude u"):
+            act()
+    assert not (log_dir.parent / "to").exists()
+
+
+def test_assumed_values_of_all_topics_are_asked_for_at_once(log_dir: Path) -> None:
+    shutil.copytree(log_dir / "t-0", log_dir / "u-0")
+    asked = CompactRequest(
+        targets=tuple(resolve([str(log_dir)])),
+        now_ms=NOW_MS,
+        kafka=SettingsRequest(kafka="4.3", topic_assignments=("t:cleanup.policy=compact", "u:cleanup.policy=compact")),
+    )
+    with pytest.raises(RefusedError, match=r"assumed values: .* of topic t and topic u ") as raised:
+        list(compact_to(asked, str(log_dir.parent / "to"), Report()))
+    assert raised.value.path == str(log_dir)
 
 
 def test_which_release_cleans_is_to_be_said_where_it_matters(log_dir: Path) -> None:

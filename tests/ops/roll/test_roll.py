@@ -512,6 +512,14 @@ def test_a_log_of_0_7(tmp_path: Path) -> None:
     refused(tmp_path / "u-0", "no segment of Kafka 0.8 or later", kafka="0.7")
 
 
+def test_what_cannot_be_written_is_refused_at_once(log_dir: Path) -> None:
+    for name in ("u-0", "v-0"):
+        shutil.copytree(log_dir / "t-0", log_dir / name)
+        (log_dir / name / f"{0:020d}.log.swap").touch()
+    seen = rf"truncate --as-broker {log_dir}/u-0 {log_dir}/v-0;"
+    refused(log_dir, rf"2 partitions: u-0, v-0: a finished replacement.*{seen}.*topics out: --exclude u --exclude v$")
+
+
 def test_several_log_directories_and_files(log_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(SelectionError, match="name the directory of the partition"):
         rolled(log_dir / "t-0" / f"{0:020d}.log")

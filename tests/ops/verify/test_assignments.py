@@ -258,8 +258,8 @@ def test_the_metadata_log_of_another_directory_counts(tmp_path: Path) -> None:
         path.unlink()
     (second / "__cluster_metadata-0").rmdir()
     (second / "t-0").rename(second / "u-0")
-    assert [(each.code, each.path) for each in findings(first, second)] == [
-        ("partition-metadata.shared-topic-id", f"{second}/u-0/partition.metadata")
+    assert [(each.code, each.path, each.next_command) for each in findings(first, second)] == [
+        ("partition-metadata.shared-topic-id", f"{second}/u-0/partition.metadata", None)  # it was compared already
     ]
     (second / "u-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {text(an_id(3))}")
     assert [(each.code, each.path) for each in findings(first, second)] == [("dir.not-assigned", f"{second}/u-0")]

@@ -299,6 +299,20 @@ def test_a_file_that_was_named_itself_and_is_gone(tmp_path: Path) -> None:
     assert {severity for severity, _ in codes([engine.with_doubts(verdict)])} == {"warning"}
 
 
+def test_errors_are_before_other_findings_and_in_the_order_of_the_files(tmp_path: Path) -> None:
+    write(tmp_path / "t-0", segments=4)
+    first, gone, *others = sorted((tmp_path / "t-0").glob("*.log"))
+    gone.unlink()
+    for path in (first, *others):
+        damage(path, 70)
+    [verdict] = check(tmp_path / "t-0")
+    severities = [finding.severity for finding in verdict.findings]
+    assert severities == sorted(severities, key=lambda severity: severity != "error")
+    assert {"error", "warning"} <= set(severities)
+    of_batches = [finding.path for finding in verdict.findings if finding.code == "batch.crc-mismatch"]
+    assert of_batches == [str(path) for path in (first, *others)]
+
+
 # --- somebody who waits -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("is_named", [False, True])
 def test_small_files_of_any_size_can_be_stopped(tmp_path: Path, is_named: bool) -> None:

@@ -88,6 +88,7 @@ def test_a_partition_without_segments_has_lost_what_was_flushed(tmp_path: Path) 
         ("error", "recovery-point.beyond-end"),
         ("error", "high-watermark.beyond-end"),
     ]
+    assert {item.next_command for item in find(directory)} == {None}  # no end is known to which to lower them
 
 
 def test_a_refused_checkpoint_says_nothing_of_partitions(tmp_path: Path) -> None:
@@ -152,7 +153,10 @@ def test_emptied_checkpoints(tmp_path: Path, name: str, is_clean: bool, severity
 def test_missing_checkpoints(tmp_path: Path, name: str) -> None:
     directory = write_log_dir(tmp_path / "a")
     (directory / name).unlink()
-    assert brief(find(directory)) == [Found("error", "checkpoint.missing", name, None)]
+    (item,) = find(directory)
+    assert brief([item]) == [Found("error", "checkpoint.missing", name, None)]
+    mends = f"kafkalog checkpoint {directory} --apply"
+    assert item.next_command == (mends if name == RECOVERY else None)  # of the others only a backup has the entries
 
 
 def test_a_release_without_the_other_checkpoints(tmp_path: Path) -> None:
@@ -322,6 +326,7 @@ def test_partitions_of_a_topic_with_different_ids(tmp_path: Path) -> None:
     (item,) = find(directory)
     assert (item.severity, item.code) == ("error", "partition-metadata.other-topic-id")
     assert item.path == f"{directory}/t-1/partition.metadata"
+    assert item.next_command == f"kafkalog verify {directory} OTHER_LOG_DIR"  # the metadata log has the right one
 
 
 def test_topics_with_one_id(tmp_path: Path) -> None:

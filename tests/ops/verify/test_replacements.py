@@ -151,8 +151,8 @@ def test_a_replacement_whose_originals_are_gone(partition: Path) -> None:
     for name in ("log", "index", "timeindex"):
         (partition / f"{10:020d}.{name}").unlink()
     findings = find(partition)
-    assert brief(findings) == [("warning", "segment.swap-alone"), ("error", "batch.crc-mismatch")]
-    assert findings[-1].cure == FINDING_TYPES["batch.crc-mismatch"].cure
+    assert brief(findings) == [("error", "batch.crc-mismatch"), ("warning", "segment.swap-alone")]
+    assert findings[0].cure == FINDING_TYPES["batch.crc-mismatch"].cure
 
 
 def test_a_replacement_that_a_broker_removes(partition: Path) -> None:

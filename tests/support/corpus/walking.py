@@ -73,9 +73,9 @@ class Walk:
         return {str(row["code"]) for row in self._verify() if row["severity"] == "error"}
 
     def _named(self) -> list[str]:
-        return [self._filled(str(row["next_command"]), row) for row in self.left if row["next_command"]]
+        return [self.filled(str(row["next_command"]), row) for row in self.left if row["next_command"]]
 
-    def _filled(self, command: str, row: dict[str, Any] | None = None) -> str:
+    def filled(self, command: str, row: dict[str, Any] | None = None) -> str:
         """The command with the words in capitals replaced by what the user knows, or reads in the message."""
         for word, value in self.known.items():
             command = re.sub(rf"\b{word}\b", value, command)
@@ -84,9 +84,9 @@ class Walk:
 
     def _verify(self) -> list[dict[str, Any]]:
         named = [*self.homes, *([] if self.metadata is None else [self.metadata])]
-        result = _invoke(f"kafkalog verify {shlex.join(map(str, named))}")
+        result = invoke(f"kafkalog verify {shlex.join(map(str, named))}")
         assert result.exit_code in {0, 4}, result.output
-        return [row for row in _rows(result.stdout) if row["type"] == "finding"]
+        return [row for row in rows_of(result.stdout) if row["type"] == "finding"]
 
     def _run(self, command: str) -> tuple[str | None, bool]:
         """Run a command; the one that it names, and whether it has changed the disk."""
@@ -95,15 +95,15 @@ class Walk:
             self.steps.append((command, done.returncode))
             assert done.returncode == 0, f"{command}: {done.stderr}"
             return None, True
-        result = _invoke(command)
+        result = invoke(command)
         self.steps.append((command, result.exit_code))
         assert result.exit_code in {0, 3, 4}, f"{command}: {result.exit_code}: {result.output}"
-        plans = [row for row in _rows(result.stdout) if row["type"] == "plan"]
+        plans = [row for row in rows_of(result.stdout) if row["type"] == "plan"]
         named = [str(plan["next_command"]) for plan in plans if plan["next_command"]]
         if result.exit_code == 3:  # the option that settles it is named with the whole command line
             named += commands_of(result.stderr)
             assert named, f"{command} is refused, and no command is named: {result.stderr}"
-        following = self._filled(named[0].replace(" --output ndjson", "")) if named else None
+        following = self.filled(named[0].replace(" --output ndjson", "")) if named else None
         return following, any(plan["state"] == "applied" for plan in plans)
 
 
@@ -162,10 +162,10 @@ def _cluster_id(home: Path) -> str:
     return match[1]
 
 
-def _invoke(command: str) -> Any:
+def invoke(command: str) -> Any:
     arguments = [*shlex.split(command)[1:], "--output", "ndjson"]
     return CliRunner().invoke(cli, arguments, catch_exceptions=False)
 
 
-def _rows(text: str) -> list[dict[str, Any]]:
+def rows_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]

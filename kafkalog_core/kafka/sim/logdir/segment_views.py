@@ -10,6 +10,7 @@ the last shutdown was clean, because zeros after its entries show a crash.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError, StorageError
@@ -177,7 +178,7 @@ def read_partition_view(
     if extent is None:
         return None
     truncated = None
-    if after_start and first is not None:
+    if after_start and (first is not None or _recovers_one(partition.segments, release)):
         truncated = _truncated(partition, context, settings, release)
     if first is None and context.is_clean is None:
         first = len(bases) - 1
@@ -203,6 +204,14 @@ def _segments_of(
         )
         for number, (segment, end) in enumerate(zip(segments, ends, strict=True))
     )
+
+
+def _recovers_one(segments: Sequence[Segment], release: Release) -> bool:
+    """Return whether the start recovers a segment for its indexes, although the last shutdown was clean."""
+    rules = rules_of(release)
+    with suppress(StorageError):  # an index that cannot be read: its reader reports it
+        return any(lone_occasion(each, rules, has_index=each.index is not None) for each in segments)
+    return False
 
 
 def _truncated(

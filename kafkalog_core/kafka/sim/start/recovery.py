@@ -24,7 +24,7 @@ from kafkalog_core.kafka.rules.producer_anomalies import markers_of
 from kafkalog_core.kafka.rules.producers import CompletedTxn
 from kafkalog_core.kafka.sim.start.walk import walk_as_broker
 from kafkalog_core.kernels import constants as k
-from kafkalog_core.storage.scan import Damage
+from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
@@ -480,19 +480,28 @@ class SplitPart(NamedTuple):
     end: int
 
 
-def split_parts(source: Source, base_offset: int, *, max_batch_bytes: int) -> list[SplitPart] | str:
+def split_parts(
+    source: Source, base_offset: int, *, max_batch_bytes: int, checks: bool = True
+) -> list[SplitPart] | str:
     """Return the parts of a log (`LocalLog.splitOverflowedSegment`); or why a broker cannot split it, as a clause.
 
     Args:
         source: the log.
         base_offset: the number in its name.
         max_batch_bytes: the largest batch that is read.
+        checks: whether a batch with a wrong checksum cannot be split; a broker computes none (`FileLogInputStream`).
     """
     parts: list[SplitPart] = []
-    last_offset = base_offset - 1
-    walk = walk_as_broker(source, base_offset=base_offset, max_batch_bytes=max_batch_bytes, takes_v2_magic=True)
+    last_offset = -1  # the first part has the base offset of the first batch, also where that is below the name's
+    walk = (
+        walk_as_broker(source, base_offset=base_offset, max_batch_bytes=max_batch_bytes, takes_v2_magic=True)
+        if checks
+        else scan(source, base_offset=None, options=ScanOptions(max_batch_bytes=max_batch_bytes, check=False))
+    )
     for item in walk:
         if isinstance(item, Damage):
+            if not item.size_bytes:  # offsets go back, which the next batches show
+                continue
             return f"the log is damaged at byte {item.position} ({item.reason}: {item.detail})"
         batches = item.batches
         names = ("base_offset", "last_offset", "format", "position", "size_bytes")

@@ -298,7 +298,7 @@ def _ignore(_: int) -> None:
     """Ignore the event."""
 
 
-def replay_producers(
+def replay_producers(  # noqa: PLR0913 - what a read depends on
     reading: ReplaySegment,
     states: ProducerStates,
     *,
@@ -308,6 +308,7 @@ def replay_producers(
     reads_empty_markers: bool = True,
     style: SnapshotStyle = "marker-time",
     ended: Callable[[int], None] = _ignore,
+    lost: set[int] | None = None,
 ) -> Obstacle | None:
     """Update producer states with the batches of a segment, from the one that holds an offset on.
 
@@ -322,6 +323,7 @@ def replay_producers(
         reads_empty_markers: as in `RecoveryRules`.
         style: of the snapshots that the release writes.
         ended: receives the first offset of each transaction that ends.
+        lost: the first offsets of transactions that an earlier read has ended and begun again; updated in place.
     """
     if reading.path is None:
         return None
@@ -330,7 +332,7 @@ def replay_producers(
         if isinstance(span, Unwalkable):
             return _fatal(span)
         start, end = span
-        read = _Read(states, reads_empty_markers=reads_empty_markers, style=style, ended=ended)
+        read = _Read(states, reads_empty_markers=reads_empty_markers, style=style, ended=ended, lost=lost)
         for item in scan(source, base_offset=None, options=_HEADERS, start=start, end=end):
             if isinstance(item, Damage):
                 obstacle = read.step_over(item, source, end)
@@ -374,6 +376,7 @@ class _Read:
         reads_empty_markers: as in `RecoveryRules`.
         style: of the snapshots.
         ended: receives the first offset of each transaction that ends.
+        lost: as in `replay_producers`.
     """
 
     def __init__(
@@ -383,8 +386,11 @@ class _Read:
         reads_empty_markers: bool,
         style: SnapshotStyle,
         ended: Callable[[int], None],
+        lost: set[int] | None,
     ) -> None:
         self._states = states
+        self._lost = set() if lost is None else lost
+        self._lowest = MAX_INT64
         self._tell_ended = ended
         self._reads_empty_markers = reads_empty_markers
         self._before = None if style == "marker-is-batch" else states.rows()
@@ -398,6 +404,9 @@ class _Read:
         if batches.holds_only("producer_id", -1):
             return None
         fault = None
+        if first < last:
+            base = batches.column("base_offset")[first]  # of a compressed message it is in the content alone
+            self._lowest = min(self._lowest, base if base >= 0 else batches.column("last_offset")[first])
         row = first
         while (row := kernels.find_odd_marker(run.memory, batches, row)) < last:
             if marker_fault(run.memory, batches, row, max_bytes=MAX_BATCH_BYTES) is not None:
@@ -428,7 +437,8 @@ class _Read:
         nothing.
         """
         # ProducerStateManager.completeTxn: IllegalArgumentException for a transaction that is not ongoing
-        if self._fault is None and txn.first_offset in self._ended:
+        is_lost = txn.first_offset in self._lost and txn.first_offset < self._lowest
+        if self._fault is None and (is_lost or txn.first_offset in self._ended):
             row = batches.column("base_offset").tolist().index(txn.last_offset)
             reason = f"the transaction of producer {txn.producer_id} from offset {txn.first_offset} on ends twice"
             self._fault = Obstacle(batches.column("position")[row], reason, is_end=False)
@@ -440,8 +450,12 @@ class _Read:
 
         Only then does it merge the producers of the read into its states (`ProducerStateEntry.update`), from 1.0 on. It
         forgets what it knew of their batches where the epoch is not the one of before the read, whatever it was
-        between.
+        between. And only then it notes the transactions that have begun, before it ends those that have ended: one that
+        has done both, in this order of segments that overlap, is none that can end again.
         """
+        begun = {txn.first_offset for txn in self._states.open_transactions() if txn.first_offset >= self._lowest}
+        self._lost |= begun & self._ended
+        self._lost -= begun - self._ended
         if self._before is not None:
             for producer_id in self._gone_back:
                 self._states.keep_batches(producer_id, self._before)
