@@ -454,7 +454,6 @@ class LogReader:
             return
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
-        view = None if view is None else view.of_log(file.path)
         self._last = last = None
         with Source.open(file.path) as source:
             self._report.files += part.start == 0 and (relay is None or relay.place is None)
@@ -462,8 +461,7 @@ class LogReader:
                 yield self._finding("file.replaced-since", file)
                 return
             waiting: list[tuple[Damage, Severity]] = []
-            items = self._items(source, file, part, relay)
-            for item in items if view is None else view.items(file.path, items):
+            for item in self._items(source, file, part, relay):
                 span.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
