@@ -214,6 +214,7 @@ def run() -> int:
         return _explain(error)
     try:
         sys.stdout.flush()  # help and versions end without a command
+        check_output()
     except OSError as error:
         return _explain(error)
     return status
