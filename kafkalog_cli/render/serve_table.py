@@ -13,14 +13,13 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from rich.console import Console
 from rich.text import Text
 
 from kafkalog_cli.line_writer import write_to_stderr
 from kafkalog_cli.render.grid import TableColumn, choose_layout, count_column, fitted, size_column, word_column
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import count_of, duration, size
 
 if TYPE_CHECKING:
