@@ -68,7 +68,7 @@ NATIVE: Final = (
     "key_digests.pxd",
 )
 """C headers, and their declarations for Cython."""
-LAYOUT: Final = ("../layout.py", "../columns.py")  # the modules that `NUMBERS` computes its integers from
+LAYOUT: Final = ("../format/layout.py", "../format/columns.py")  # the modules that `NUMBERS` computes its integers from
 
 REQUIRE: Final = "KAFKALOG_REQUIRE_COMPILED"
 _REBUILD: Final = "build it again with `python -m pip install -e .`"
