@@ -116,10 +116,10 @@ def write_copy() -> str:
         raise SystemExit(f"kafkalog_core/twins.py: MODULES must be {sorted(copied)}")
     if text.count(MARK) != 1:
         raise SystemExit(f"{LOOPS}.py: the line {MARK.rstrip()} must be in it exactly once")
-    found = twins.text_hash(str(SOURCES))
-    if found is None:
-        raise SystemExit("kafkalog_core/twins.py names a file that is missing")
-    text = text.replace(MARK, f'SOURCE_HASH = "{found}"\n')
+    source_hash = twins.text_hash(str(SOURCES))
+    if source_hash is None:  # the extension would be taken for that of any text
+        raise SystemExit("kafkalog_core/twins.py: a module or header that it names is missing")
+    text = text.replace(MARK, f'SOURCE_HASH = "{source_hash}"\n')
     target = COPIES / SOURCES / f"{LOOPS}.py"
     target.parent.mkdir(parents=True, exist_ok=True)
     macros, names = "", f'cdef extern from "{HEADER}":\n'

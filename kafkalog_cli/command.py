@@ -10,7 +10,7 @@ import re
 from contextlib import nullcontext
 from enum import IntEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast  # noqa: TID251 -- `--help` needs no msgspec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 

@@ -6,10 +6,10 @@ another sentence, or of a row, it is one line with all of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.command_lines import shell_word
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -18,7 +18,6 @@ from kafkalog_core.engine.targets import FileTarget, resolve
 from kafkalog_core.errors import AccessError, UnknownFileError
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.bench import MEASURES, Pass, Recipe, seeded_log, twin_passes
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.twins import interpreted
 
 if TYPE_CHECKING:

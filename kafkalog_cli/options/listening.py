@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 
@@ -16,7 +16,7 @@ from kafkalog_core.serve.network.tls import TlsTransport, server_context
 from kafkalog_core.serve.security.authentication import Authentication
 from kafkalog_core.serve.security.users import MECHANISMS, Users, passwords_of, users_of_cluster
 from kafkalog_core.serve.server import BrokerOptions
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

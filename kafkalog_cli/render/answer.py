@@ -9,7 +9,7 @@ partition or with `--details`. What the verdict depends on (assumed values, the 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -19,7 +19,7 @@ from kafkalog_cli.render.cells import NONE, safe_text
 from kafkalog_cli.render.grid import TableColumn, more_line, sentence_column, table_lines
 from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, sentence_texts
 from kafkalog_core.ops.repair.assumptions import grouped
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import compress
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from kafkalog_cli.render.cells import (
     NONE,
@@ -35,7 +35,6 @@ from kafkalog_core.format.layout import (
     MAX_INT32,
     TRANSACTIONAL_BIT,
 )
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,7 @@ import shutil
 import sys
 from functools import cache
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, span, time_cell
 from kafkalog_cli.standard_streams import ReaderGoneError
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from rich.text import Text
 
@@ -35,7 +35,6 @@ from kafkalog_core.ops.retain.rows import (
     verdict_of,
     why_deleted,
 )
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import count_of, duration, moment
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The live table of `kafkalog serve` on a terminal: what clients do now, and the last lines of the log below it.
 
 Lines are never lost to the table: those that leave the last few go into the terminal's scrollback above it, and at the
-end all of them are there as if there had been no table. A thread of its own draws, so that a terminal that does not
-take any more (Ctrl-S) holds up neither clients nor the end.
+end all of them are there as if there had been no table. rich draws (`rich.live`), on a thread of ours alone, so that a
+terminal that does not take any more (Ctrl-S) holds up neither clients nor the end.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Self
+from typing import IO, TYPE_CHECKING, Final, NamedTuple, Self, cast
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.text import Text
 
 from kafkalog_cli.line_writer import write_to_stderr
 from kafkalog_cli.render.grid import TableColumn, choose_layout, count_column, fitted, size_column, word_column
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import count_of, duration, size
 
 if TYPE_CHECKING:
@@ -189,15 +189,14 @@ class LiveTable:
 
     def __init__(self, *, wanted: bool) -> None:
         """Begin without a table. wanted: whether there may be one."""
-        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._wanted = wanted and sys.__stderr__ is not None and sys.stderr.isatty()
-        self._wanted = self._wanted and not self._console.is_dumb_terminal
+        self._wanted = self._wanted and not Console(stderr=True).is_dumb_terminal
         self._lock = threading.Lock()
         self._waiting: deque[str] = deque()
         self._lost = 0
         self._recent: deque[str] = deque()
         self._history: deque[ServeFigures] = deque()
-        self._drawn: list[int] = []  # widths of the lines of the table that is on the terminal, in cells
+        self._drawing: _Drawing | None = None  # None: no table is on the terminal
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._title: Callable[[str], str] = str
@@ -257,12 +256,12 @@ class LiveTable:
                 if self._ended.wait(_REFRESH_S):
                     break
                 if time.monotonic() - drawn_s > _PAUSED_S:
-                    self._drawn = []  # the process was stopped (Ctrl-Z), and the shell has written below the table
+                    self._drawing = None  # the process was stopped (Ctrl-Z), and the shell has written below the table
         except OSError:  # the terminal is gone
             self._recent.clear()
         else:
             with suppress(OSError):
-                self._clear()
+                self._end()
 
     def _draw(self, started_s: float) -> None:
         """Write the lines that have come, and the table again where the last one was."""
@@ -273,15 +272,17 @@ class LiveTable:
             self._history.popleft()
         self._recent.extend(self._taken())
         if not _is_foreground():
-            self._drawn = []  # the shell has written over it
-            self._put([*self._recent], [])
-            self._recent.clear()
+            self._drawing = None  # the shell has written over it
+            self._end()
             return
         width, height = _terminal_size()
         over = max(0, len(self._recent) - _LAST_LINES)
         above = [self._recent.popleft() for _ in range(over)]
         title = self._title(duration(int(time.monotonic() - started_s) * 1000))
-        self._put(above, frame(title, self._history, list(self._recent), width, height - 1))
+        if self._drawing is None:
+            self._drawing = _Drawing()
+        table = frame(title, self._history, list(self._recent), width, height - 1)
+        self._drawing.show(above, table, width, height)
 
     def _taken(self) -> list[str]:
         with self._lock:
@@ -291,40 +292,86 @@ class LiveTable:
             [*lines, f"kafkalog: {count_of(lost, 'line')} more were not written: too many at once"] if lost else lines
         )
 
-    def _clear(self) -> None:
+    def _end(self) -> None:
         """Remove the table, and leave the last lines."""
         self._recent.extend(self._taken())
-        self._put([*self._recent], [])
+        if self._drawing is not None:
+            self._drawing.show([*self._recent], [], *_terminal_size())
+            self._drawing.stop()
+            self._drawing = None
+        else:
+            for line in self._recent:
+                write_to_stderr(line)
         self._recent.clear()
 
-    def _put(self, above: Sequence[str], table: Sequence[Text]) -> None:
-        """Write lines, then a table, over the table that is there; one write, so that nothing flickers."""
-        width, _ = _terminal_size()
-        up = sum(
-            max(1, -(-cells // width)) for cells in self._drawn
-        )  # a terminal that became narrower has wrapped them
-        with self._console.capture() as capture:
-            for line in table:
-                self._console.print(line, soft_wrap=True, end="\x1b[K\n")
-        texts = ["\r", f"\x1b[{up}A" if up else "", *(f"{line}\x1b[K\n" for line in above), capture.get()]
-        if up or table:
-            texts.append("\x1b[J")
-        self._drawn = [line.cell_len for line in table]
-        if above or table or up:
-            _write("".join(texts))
+
+class _Drawing:
+    """A table on the terminal, from its first frame to `stop`. To be forgotten where others have written below it."""
+
+    def __init__(self) -> None:
+        self._terminal = _Terminal()
+        self._console = _Console(
+            file=cast("IO[str]", self._terminal), force_terminal=True, highlight=False, markup=False, emoji=False
+        )
+        self._live = Live(
+            console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+        self._widths: list[int] = []  # of the lines of the last frame, in cells
+        self._live.start()
+
+    def show(self, above: Sequence[str], table: Sequence[Text], width: int, height: int) -> None:
+        """Write lines above the table, and the table again; one write, so that nothing flickers."""
+        # rich does not know that a terminal which became narrower has wrapped the lines of the last frame.
+        wrapped = sum(max(0, -(-cells // width) - 1) for cells in self._widths)
+        if wrapped:
+            self._terminal.write(f"\r\x1b[{wrapped}A\x1b[J")
+        self._console.size = (width, height)  # rich would ask standard input first
+        with self._console:
+            self._live.update(Group(*table), refresh=True)
+            if above:
+                self._console.print(Text("\n".join(above)), soft_wrap=True)
+        self._widths = [line.cell_len for line in table]
+
+    def stop(self) -> None:
+        """Remove the table."""
+        self._live.stop()
+
+
+class _Console(Console):
+    """Leaves the cursor visible: after a process that was killed it would stay hidden."""
+
+    def show_cursor(self, show: bool = True) -> bool:
+        """Do nothing."""
+        del show
+        return False
+
+
+class _Terminal:
+    """The terminal that stderr is, as a file; what is written reaches it at `flush`.
+
+    It has the descriptor, not the stream: a thread that waits there must not hold a lock that the process needs to end.
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def write(self, text: str) -> int:
+        """Keep a text."""
+        self._texts.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what was kept. Raises OSError if the terminal is gone."""
+        text, self._texts = "".join(self._texts), []
+        data = memoryview(text.encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
+        while data:
+            data = data[os.write(sys.stderr.fileno(), data) :]
 
 
 def _echo(line: str) -> None:
     """Write a line to stderr; a broker does not end because nobody can read what it reports any more."""
     with suppress(OSError, ValueError):
         write_to_stderr(line)
-
-
-def _write(text: str) -> None:
-    """Write to the terminal itself: a thread that waits there must not hold a lock that the process needs to end."""
-    data = memoryview(text.encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
-    while data:
-        data = data[os.write(sys.stderr.fileno(), data) :]
 
 
 def _terminal_size() -> tuple[int, int]:

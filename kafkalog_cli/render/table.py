@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from rich.text import Text
 
@@ -13,7 +13,6 @@ from kafkalog_cli.render.grid import choose_layout, draws_blocks, more_line, nar
 from kafkalog_cli.render.summary import KEPT_FINDINGS, finding_lines, last_lines, sentence_texts
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, summary_sentence, verdict
 from kafkalog_core.output import tables
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import base64
 import codecs
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafkalog_core import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS, fresh_memory
@@ -17,7 +17,6 @@ from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_N
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk, csv_fields, csv_row, json_object
 from kafkalog_core.output.templates import CsvTemplate, Template, batch_template, fits_header, record_template
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import csv_field, csv_text, has_controls, json_text, needs_quotes
 
 if TYPE_CHECKING:

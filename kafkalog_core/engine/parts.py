@@ -15,14 +15,14 @@ A caller that hands out the parts of a file walks it once and gives each part th
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
 from kafkalog_core.format.layout import ENVELOPE, LOG_OVERHEAD, MAX_INT32, MAX_INT64
 from kafkalog_core.storage.framing import EntrySearch, LogFraming
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Source, UnreadableError
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

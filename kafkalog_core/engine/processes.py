@@ -24,13 +24,12 @@ from functools import partial
 from multiprocessing import connection, resource_tracker
 from threading import Thread
 from traceback import format_exc
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 from kafkalog_core.engine.spool import HeldBytes, SpoolReader, SpoolWriter, outputs_in_memory, shortage
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.source import READING
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

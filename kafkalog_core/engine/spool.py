@@ -16,10 +16,9 @@ import pickle
 import zlib
 from contextlib import suppress
 from threading import Event
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import WorkerLostError
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import size
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.layout import CODEC_NAMES
 from kafkalog_core.format.literals import ByteClasses, ByteLiteral, required_bytes, sees_its_place
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

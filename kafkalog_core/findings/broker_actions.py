@@ -6,11 +6,10 @@ it from there, so that these sentences describe the plan of `truncate --as-broke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.findings.client_reads import CONSUMERS
 from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, CLEAN_MARK, MARK_OF_ALL, REINDEX, START_LATER
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from kafkalog_core.findings.kinds import Severity

@@ -6,9 +6,7 @@ what each one did, and a test compares this table with it. The sentences about c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from kafkalog_core.structs import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from kafkalog_core.command_lines import shell_path
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 __all__ = [
     "AS_BROKER",

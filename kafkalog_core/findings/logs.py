@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
 from kafkalog_core.findings.client_reads import CONSUMERS
@@ -22,7 +22,6 @@ from kafkalog_core.findings.kinds import (
     FindingType,
     Severity,
 )
-from kafkalog_core.structs import NamedTuple
 
 __all__ = [
     "DAMAGE_CODES",

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError, LimitError
@@ -28,7 +28,6 @@ from kafkalog_core.format.layout import (
     V2_CRC,
     V2_MAX_TIMESTAMP,
 )
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

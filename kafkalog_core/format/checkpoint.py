@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, overload
 
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format.layout import CHECKPOINT_VERSION
@@ -28,7 +28,7 @@ from kafkalog_core.format.textfile import (
     parse_int64,
     split,
 )
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError
@@ -18,7 +18,7 @@ from kafkalog_core.format.decompression import FRAMED_CODECS, block_decompressor
 from kafkalog_core.format.layout import CODEC_NAMES, MAGIC_V0, MAGIC_V1, MAX_INT32, MAX_INT64, V07_MAX_DEPTH
 from kafkalog_core.format.nested import flattened
 from kafkalog_core.format.streams import OddStreamError
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ length; the changes without a finding are exactly those. `kafkalog-format(5)` is
 from __future__ import annotations
 
 import struct
-from typing import Final, Literal, NamedTuple  # noqa: TID251 -- the build reads this module, and has no msgspec
+from typing import Final, Literal, NamedTuple
 
 __all__ = [
     "ALL_LAYOUTS",

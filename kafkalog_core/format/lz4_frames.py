@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog_core.errors import FieldError, TruncatedError, UnsupportedError
 from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import lz4_header_checksum
 from kafkalog_core.format.streams import MAX_PARTS, PIECE_BYTES, OddStreamError, TrailingError, gather, over_parts
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ everything that can be read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FormatError, LimitError
 from kafkalog_core.format.decompression import inflater
@@ -23,7 +23,6 @@ from kafkalog_core.format.layout import (
     V1_KEY_LENGTH,
 )
 from kafkalog_core.format.streams import OddStreamError
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

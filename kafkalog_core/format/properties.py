@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import LimitError
 from kafkalog_core.format.checkpoint import LineEdit
@@ -27,7 +27,7 @@ from kafkalog_core.format.textfile import (
     parse_uuid,
     split,
 )
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

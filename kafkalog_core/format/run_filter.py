@@ -7,7 +7,7 @@ MemoryRecords.filterTo and MemoryRecordsBuilder (2.8), LogCleaner.compressMessag
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.format import layout
@@ -18,7 +18,7 @@ from kafkalog_core.format.decode import PayloadDamage
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
 from kafkalog_core.format.skimpy_offset_map import CLEAN_ROWS, DecodedBatches, whole_batches
 from kafkalog_core.kernels import constants as n
-from kafkalog_core.structs import NamedTuple, Struct, field
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

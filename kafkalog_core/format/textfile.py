@@ -10,10 +10,10 @@ import base64
 import codecs
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

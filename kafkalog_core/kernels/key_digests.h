@@ -2,6 +2,10 @@
 
    A key of up to 55 bytes is one block, and sixteen blocks go through the steps together: each step waits for the one
    before it, so that one key alone leaves most of a processor idle. Longer keys take the same steps one by one.
+
+   Why not hashlib: each key would be an object, and its hash another one. `compact --apply --to` of 1.5 million records
+   with a million keys took 2.0 times the processor time with it (2.8 s for 1.4 s), the simulation alone 2.1 times.
+
    KAFKALOG_PORTABLE leaves out what not every processor has. */
 
 #ifndef KAFKALOG_KEY_DIGESTS_H

@@ -12,7 +12,7 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import lz4.frame
 import snappy
@@ -29,7 +29,7 @@ from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

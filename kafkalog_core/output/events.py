@@ -6,10 +6,9 @@ Every event is a row of the type `event`. A column that does not belong to an ev
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.output.schema import Column, new_table
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

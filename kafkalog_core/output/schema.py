@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
-
-from kafkalog_core.structs import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 __all__ = ["MAX_TIMESTAMP", "PLACE", "Column", "Kind", "Table", "new_table"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog_core.structs import NamedTuple, Struct, field
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Damage

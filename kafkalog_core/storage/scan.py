@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns, DamageColumns
@@ -10,7 +10,7 @@ from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_BATCH_BYTES, MAX_I
 from kafkalog_core.kernels import constants as k
 from kafkalog_core.storage.framing import EntrySearch, LogFraming, V07Framing, count_zeros
 from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, UnreadableError
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from array import array

@@ -9,9 +9,9 @@ replays of `GroupMetadataManager` of Kafka 4.3; all values have version 0.)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkalog_core.structs import NamedTuple, Struct, field
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.topics.group_records import Record, encoded
 from kafkalog_core.wire.codec import codec
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.topics.group_records import Record, encoded
 from kafkalog_core.wire.codec import codec
 

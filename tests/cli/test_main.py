@@ -70,7 +70,14 @@ import atexit, gc, runpy, sys
 
 gc.disable()  # what this program has imported is none of the command's
 gc.callbacks.append(lambda phase, about: print(f"search {phase}", file=sys.stderr))
-atexit.register(lambda: print(f"enabled {gc.isenabled()}, out of it {gc.get_freeze_count() > 10_000}", file=sys.stderr))
+
+
+def at_exit():
+    gc.callbacks.clear()  # Python searches once more when it ends
+    print(f"enabled {gc.isenabled()}, out of it {gc.get_freeze_count() > 10_000}", file=sys.stderr)
+
+
+atexit.register(at_exit)
 runpy.run_module("kafkalog_cli", run_name="__main__", alter_sys=True)
 """
 

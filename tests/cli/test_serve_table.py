@@ -109,13 +109,14 @@ class Screen:
             assert letter == "m", (number, letter)
 
     def resize(self, width: int) -> None:
-        assert self.row == len(self.rows) - 1
+        assert not any(self.rows[self.row + 1 :])
+        del self.rows[self.row + 1 :]
         self.rows = [row[at : at + width] for row in self.rows for at in range(0, max(len(row), 1), width)]
         self.row, self.width = len(self.rows) - 1, width
 
     @property
     def text(self) -> str:
-        return "\n".join(row.rstrip() for row in self.rows)
+        return "\n".join(row.rstrip() for row in self.rows).rstrip("\n")
 
 
 class Terminal:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import time
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_cli.render.cells import NONE, human_bytes, offsets_cell, time_cell
 from kafkalog_cli.render.report.charts import FindingAnchors, segment_map, segment_table, timeline
@@ -22,7 +22,6 @@ from kafkalog_cli.render.report.texts import (
     numbered,
     worst_codes,
 )
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from kafkalog_core.errors import LimitError
 from kafkalog_core.format.columns import BATCH_ROWS
 from kafkalog_core.format.index import IndexBuilder, first_offset_inside, name_records, offset_of_time
 from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32, MAX_INT64
 from kafkalog_core.kernels import constants as k
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable

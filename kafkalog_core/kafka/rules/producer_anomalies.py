@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.errors import FormatError
@@ -11,7 +11,7 @@ from kafkalog_core.format.control import EndTxnMarker, decode_control_key, decod
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_INT32, TRANSACTIONAL_BIT
 from kafkalog_core.kernels.constants import M_COORDINATOR, M_ROW, M_SIZE, M_TYPE
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

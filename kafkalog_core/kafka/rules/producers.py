@@ -14,7 +14,7 @@ import sys
 from array import array
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError
@@ -22,7 +22,7 @@ from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.snapshot import ProducerEntry
 from kafkalog_core.kafka.rules.producer_anomalies import Anomaly, Header, Known, Marker, Recent, Sequences, diagnose
 from kafkalog_core.kernels import constants as k
-from kafkalog_core.structs import NamedTuple, replace
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -17,10 +17,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkalog_core.errors import SettingError
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import names_near
 
 __all__ = [

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.format.textfile import parse_int32, parse_int64
 from kafkalog_core.kafka.rules.releases import Fix, Release, Since
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

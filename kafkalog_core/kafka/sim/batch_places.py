@@ -25,7 +25,7 @@ import os
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32, MAX_INT64
@@ -34,7 +34,7 @@ from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.sim.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

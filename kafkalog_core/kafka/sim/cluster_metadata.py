@@ -7,7 +7,7 @@ highest level of `metadata.version` that its release knows: that is the release,
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.control import KRaftVoters, decode_control_key, decode_control_value
@@ -20,7 +20,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct, field, replace
+from kafkalog_core.structs import Struct, field, replace
 from kafkalog_core.topics.metadata_records import (
     BROKER_RESOURCE,
     METADATA_VERSION,

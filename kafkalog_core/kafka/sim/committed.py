@@ -21,7 +21,7 @@ import os
 from bisect import bisect_left, bisect_right
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.index import iter_txn_entries
@@ -41,7 +41,7 @@ from kafkalog_core.kafka.sim.logfiles import unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ level of metadata.version that the node registered at its last start is the stro
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.decode import codec_name
@@ -35,7 +35,7 @@ from kafkalog_core.storage.logdir import LogDir, holds_segments, is_broker_dir, 
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import parent
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 from kafkalog_core.topics.metadata_records import METADATA_VERSION
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ code reads what that broker reads, in the same order, with its rules for where a
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
@@ -18,7 +18,7 @@ from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.scan import Damage, ScanOptions
 from kafkalog_core.storage.segment_lookup import FIRST_WINDOW_BYTES, BatchPlace, IndexPages, RecordPlace, first_row_from
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.checkpoint import CheckpointEpoch, CheckpointVerdict, read_epoch_checkpoint
@@ -11,7 +11,7 @@ from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.logdir.text_files import TextWindows
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

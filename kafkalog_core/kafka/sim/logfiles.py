@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core.engine.chunks import RowOrigin
 from kafkalog_core.errors import NotFoundError, StorageError
@@ -34,7 +34,7 @@ from kafkalog_core.storage.locks import is_being_written
 from kafkalog_core.storage.paths import is_there
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -18,7 +18,7 @@ unknown whether a default is in effect. Such a value is assumed, and plans that 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core.engine.named_dirs import NamedDirs
 from kafkalog_core.errors import LimitError, SettingError, StorageError
@@ -43,7 +43,7 @@ from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs, read_copies
 from kafkalog_core.kafka.sim.logdir.text_files import read_offsets
 from kafkalog_core.kafka.sim.named_dirs import node_of_config, other_node_of_config, related_dirs
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct, field, replace
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

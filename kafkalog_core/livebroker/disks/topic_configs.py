@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.names import METADATA_TOPIC
@@ -20,7 +20,7 @@ from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs
 from kafkalog_core.kafka.sim.retention.rules import check_settings
 from kafkalog_core.kafka.sim.settings import Settings
 from kafkalog_core.livebroker.logs.appends import AppendPolicy, codec_of
-from kafkalog_core.structs import NamedTuple, replace
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

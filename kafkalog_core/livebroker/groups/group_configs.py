@@ -7,12 +7,11 @@ streams groups are not served.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.livebroker.disks.topic_configs import ConfigEntry
 from kafkalog_core.serve.groups.modern_groups import ModernLimits
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -6,7 +6,7 @@ The rules are those of `UnifiedLog.analyzeAndValidateRecords`, `LogValidator` an
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.errors import FormatError
@@ -24,7 +24,7 @@ from kafkalog_core.format.layout import (
 from kafkalog_core.livebroker.logs.live_log import Appended
 from kafkalog_core.serve.logs.partition_access import PartitionError
 from kafkalog_core.storage.framing import LogFraming
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

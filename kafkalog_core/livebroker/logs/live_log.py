@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.command_lines import shell_path
@@ -41,7 +41,7 @@ from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     import threading

@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_right
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.columns import BatchColumns
@@ -23,7 +23,7 @@ from kafkalog_core.serve.logs.file_ranges import FileRange
 from kafkalog_core.serve.logs.partition_access import PartitionError
 from kafkalog_core.serve.network.answers import release_ranges
 from kafkalog_core.storage.framing import LogFraming
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.serve.logs.partition_access import PartitionError
-from kafkalog_core.structs import NamedTuple, Struct, field
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

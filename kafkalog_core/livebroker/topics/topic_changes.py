@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import KafkalogError, SettingError
 from kafkalog_core.format.names import collision_key, reserved_name_problem, topic_name_problem
 from kafkalog_core.livebroker.disks.topic_configs import TOPIC_CONFIG
 from kafkalog_core.serve.logs.partition_access import PartitionError, error_of
 from kafkalog_core.serve.logs.partition_view import OffsetOutOfRangeError
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

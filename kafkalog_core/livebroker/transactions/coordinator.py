@@ -8,11 +8,11 @@ appends, so a transaction that is prepared is complete a moment later, unless th
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.layout import MAX_INT32
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.topics.transactions import (
     TransactionPhase,
     TransactionValue,

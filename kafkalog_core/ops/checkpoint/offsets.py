@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
@@ -40,7 +40,7 @@ from kafkalog_core.ops.checkpoint.file_repair import FileRepair, read_text
 from kafkalog_core.ops.verify.producers import add_beyond_end, check_partition_offsets
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence

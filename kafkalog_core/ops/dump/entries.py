@@ -7,7 +7,7 @@ finding, zeros before another entry are rows.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import ChecksumError, FieldError, FormatError, TruncatedError, UnsupportedError
 from kafkalog_core.format.checksums import crc32c
@@ -41,7 +41,6 @@ from kafkalog_core.kafka.sim.logdir.text_files import checkpoint_rows, property_
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.output.tables import INDEX_ENTRY, PRODUCER
 from kafkalog_core.storage.source import Source, UnreadableError
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ something follows it, or when the caller no longer waits for it.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.engine.chunks import LineBuffer, Lines
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, Target
@@ -24,7 +24,7 @@ from kafkalog_core.storage.listing import FileInfo, list_directory, stat_path
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import FileChange, Source, code_of_dir_error, code_of_error
-from kafkalog_core.structs import NamedTuple, replace
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

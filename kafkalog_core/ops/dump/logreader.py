@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.engine.chunks import LineBuffer, Lines, rows_at
 from kafkalog_core.engine.parts import WHOLE, LogPart, part_items
@@ -20,7 +20,6 @@ from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,7 +11,7 @@ import os
 import select
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.engine.parts import with_begin
 from kafkalog_core.engine.processes import Pool
@@ -22,7 +22,7 @@ from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.source import READING, Source
-from kafkalog_core.structs import NamedTuple, replace
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ Also the `segment` rows of a partition, for which each log file is read whole.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.engine import parts
 from kafkalog_core.engine.chunks import rows_at
@@ -30,7 +30,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import is_object
 from kafkalog_core.storage.scan import Damage, scan
 from kafkalog_core.storage.source import Source, UnreadableError, code_of_error
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from hashlib import blake2b
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.errors import StorageError
@@ -13,7 +13,7 @@ from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.kafka.sim.leader_epochs import EpochStart
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct, field
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

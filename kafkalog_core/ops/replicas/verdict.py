@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.format.names import DirectoryState, FileKind
 from kafkalog_core.kafka.rules.releases import LATEST
@@ -16,7 +16,7 @@ from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.replicas.comparison import Share
 from kafkalog_core.storage.logdir import PartitionPath
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.structs import NamedTuple, Struct, field
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ The directories may be those of several brokers; only those of one broker are co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import (
@@ -14,7 +14,7 @@ from kafkalog_core.format.names import (
     FileKind,
     fixed_file_name,
 )
-from kafkalog_core.structs import NamedTuple, replace
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, DOES_NOT_START, START_ACTIONS
@@ -21,7 +21,7 @@ from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS, recovers_
 from kafkalog_core.kafka.sim.start.outcome import Start
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from kafkalog_core.engine.parts import grouped
 from kafkalog_core.engine.spool import send
@@ -37,7 +37,7 @@ from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.paths import absolute
 from kafkalog_core.storage.source import code_of_dir_error, reading_together
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

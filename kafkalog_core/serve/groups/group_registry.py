@@ -7,7 +7,7 @@ joins it by the other protocol; consumers of both protocols in one group are not
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.serve.groups.classic_groups import GroupCoordinator, join_error
@@ -15,7 +15,6 @@ from kafkalog_core.serve.groups.consumer_groups import ConsumerGroups
 from kafkalog_core.serve.groups.group_members import GroupState
 from kafkalog_core.serve.groups.modern_groups import JOINS, HeartbeatAnswer
 from kafkalog_core.serve.logs.partition_access import error_of
-from kafkalog_core.structs import NamedTuple
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.serve.groups.group_members import GroupState
-from kafkalog_core.structs import NamedTuple, Struct, field, replace
+from kafkalog_core.structs import Struct, field, replace
 from kafkalog_core.topics.modern_group_records import MemberSubscription
 from kafkalog_core.wire.error_codes import ErrorCode
 

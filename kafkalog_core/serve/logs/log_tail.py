@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.kafka.sim.batch_faults import BatchFaults
 from kafkalog_core.kafka.sim.logdir.bounds import last_indexed
 from kafkalog_core.storage.scan import Damage, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ import threading
 from bisect import bisect_left, bisect_right
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import KafkalogError, StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
@@ -37,7 +37,7 @@ from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source, open_error
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

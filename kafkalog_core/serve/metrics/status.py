@@ -8,12 +8,11 @@ a lag needs the log end offset.
 from __future__ import annotations
 
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.serve.groups.group_members import GroupState
 from kafkalog_core.serve.logs.partition_access import PartitionOffsets
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,7 +14,7 @@ import os
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +30,7 @@ from kafkalog_core.ops.verify.verdict import (  # noqa: TC001 -- annotations are
 from kafkalog_core.ops.verify.work import ROW_BYTES, Piece
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.paths import is_object
-from kafkalog_core.structs import NamedTuple, Struct, asdict
+from kafkalog_core.structs import Struct, asdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,7 @@ import zlib
 from collections import defaultdict
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kafkalog_core.engine.chunks import BatchChunk, Lines
 from kafkalog_core.engine.report import LogStats, Report
@@ -43,7 +43,7 @@ from kafkalog_core.spark.catalog.volumes import (
 from kafkalog_core.spark.lake.store import writing
 from kafkalog_core.spark.session.schema import BATCHES
 from kafkalog_core.storage.paths import is_directory
-from kafkalog_core.structs import NamedTuple, Struct, field, replace
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

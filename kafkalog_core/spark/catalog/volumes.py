@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,6 @@ from kafkalog_core.spark.lake.tables import TableFile
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, spark_text
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

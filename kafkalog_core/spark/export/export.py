@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kafkalog_core.engine.parts import grouped
 from kafkalog_core.errors import LockedError
@@ -38,7 +38,7 @@ from kafkalog_core.spark.lake.plain import FORMATS, PlainRun
 from kafkalog_core.spark.lake.tables import TableFile, TableSpec
 from kafkalog_core.spark.session.schema import EXPORTED, spark_text
 from kafkalog_core.storage.scan import ScanOptions
-from kafkalog_core.structs import NamedTuple, Struct, field
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping

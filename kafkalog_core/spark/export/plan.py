@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.engine.parts import LogPart, grouped
 from kafkalog_core.errors import StorageError
@@ -15,7 +15,7 @@ from kafkalog_core.kafka.sim.logfiles import Compaction, OffsetSpan, chain_findi
 from kafkalog_core.ops.dump.splits import LogSplit, divide
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
 from kafkalog_core.spark.session.schema import spark_text
-from kafkalog_core.structs import NamedTuple, replace
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

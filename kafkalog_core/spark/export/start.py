@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self
 
 from kafkalog_core.command_lines import shell_line
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget
@@ -20,7 +20,7 @@ from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct, field, replace
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -7,7 +7,7 @@ which the next run recognizes the log.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from kafkalog_core.engine.chunks import RecordChunk
 from kafkalog_core.engine.report import Report
@@ -25,7 +25,7 @@ from kafkalog_core.spark.session.schema import EXPORTED, IS_COMMITTED, spark_tex
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.paths import exists
 from kafkalog_core.storage.source import code_of_error
-from kafkalog_core.structs import NamedTuple, Struct, field, replace
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from kafkalog_core.errors import AccessError, StorageError
@@ -18,7 +18,7 @@ from kafkalog_core.spark.lake.clouds import check_installed
 from kafkalog_core.spark.lake.store import reason_of, shown, store_problem
 from kafkalog_core.spark.session.schema import is_derived
 from kafkalog_core.storage.changing.writer import Disk
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

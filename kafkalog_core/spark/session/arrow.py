@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from functools import cache
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,6 @@ from kafkalog_core.format.columns import RECORD_FIELDS
 from kafkalog_core.kernels import programs as numbers
 from kafkalog_core.output.templates import Cells, GatherPlan, Headers, Texts
 from kafkalog_core.spark.session.schema import columns_of, spark_text, time_name
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

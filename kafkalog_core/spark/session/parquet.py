@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +19,6 @@ from kafkalog_core.spark.lake.store import attempt_name, writing
 from kafkalog_core.spark.lake.tables import BOUNDED, TableFile
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, completed, rows_to_arrow
 from kafkalog_core.spark.session.schema import columns_of, is_derived
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

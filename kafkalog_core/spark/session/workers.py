@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from itertools import chain, count, islice
 from pathlib import Path
 from time import perf_counter
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kafkalog_core import kernels
 from kafkalog_core.engine.pool import give_way
@@ -30,7 +30,7 @@ from kafkalog_core.spark.session.session import LOG_CONF
 from kafkalog_core.storage.object_paths import REACHING, StorageOptions
 from kafkalog_core.storage.objects import forget, options_in_use
 from kafkalog_core.storage.source import READING
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

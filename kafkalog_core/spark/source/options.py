@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from kafkalog_core.engine.parts import PART_BYTES
 from kafkalog_core.engine.selection import Selection, parse_size, parse_time_ms, whole_number
@@ -13,7 +13,7 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.storage.object_paths import OPTION_NAMES, StorageOptions, is_object
 from kafkalog_core.storage.objects import options_of
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,14 +8,14 @@ the buffer grow (`growBuffers`) until the end of the segment that is being read.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import CleanError, FieldError, LimitError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index import IndexBuilder
 from kafkalog_core.kafka.rules.rule_table import append_rules
 from kafkalog_core.kernels import constants as k
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

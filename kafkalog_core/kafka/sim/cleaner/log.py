@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.index import iter_offset_entries, split_size
@@ -21,7 +21,7 @@ from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import moment
 
 if TYPE_CHECKING:

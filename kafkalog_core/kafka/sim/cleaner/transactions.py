@@ -10,7 +10,7 @@ from bisect import bisect_left
 from heapq import heappop, heappush
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import CleanError, StorageError
 from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, iter_txn_entries
@@ -27,7 +27,6 @@ from kafkalog_core.format.run_filter import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETA
 from kafkalog_core.kafka.rules.producer_anomalies import markers_of
 from kafkalog_core.kernels.constants import MARKER_ABORT, MARKER_COMMIT
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

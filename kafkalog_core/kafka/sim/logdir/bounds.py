@@ -8,7 +8,7 @@ last segment as a broker does, without reading the segments between them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.index import iter_offset_entries
@@ -16,7 +16,7 @@ from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_POSITION, MAGIC_V2, 
 from kafkalog_core.storage.framing import used_bytes
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.rule_table import LoaderRules

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.format.textfile import parse_int64
 from kafkalog_core.kafka.rules.releases import Release, Since
 from kafkalog_core.kafka.sim.logdir.segment_views import NO_TIMESTAMP, SegmentView
-from kafkalog_core.structs import NamedTuple, Struct, replace
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import duration, size
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError, FormatError, TruncatedError
@@ -25,7 +25,7 @@ from kafkalog_core.kafka.rules.producers import CompletedTxn
 from kafkalog_core.kafka.sim.start.walk import walk_as_broker
 from kafkalog_core.kernels import constants as k
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
-from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.errors import FormatError, StorageError
@@ -38,7 +38,6 @@ from kafkalog_core.kafka.sim.start.walk import HeaderWalk, Unwalkable, WalkedBat
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

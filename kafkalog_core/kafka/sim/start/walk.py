@@ -9,7 +9,7 @@ whether it reads past what a scan calls damage.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.format.checksums import crc32
@@ -29,7 +29,7 @@ from kafkalog_core.format.layout import (
 from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, offset_order, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
-from kafkalog_core.structs import NamedTuple, replace
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
