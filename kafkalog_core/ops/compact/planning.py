@@ -323,7 +323,7 @@ class _Planner:
                     return
                 self._left.append(f"{name}: {before.why}")
                 # The cleaner does so when it considers the log, even if it does not clean it
-                # (LogCleanerManager.cleanableOffsets, forceUpdateCheckpoint)
+                # (LogCleanerManager.cleanableOffsets forces an update of the checkpoint).
                 if before.resets_checkpoint:
                     self._note_end(task, before.first_dirty)
         # The whole plan is refused, since a broker marks the log as uncleanable at the same place
