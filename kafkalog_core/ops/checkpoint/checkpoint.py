@@ -459,7 +459,7 @@ class _Planner:
         repaired = {
             (repair.path, code) for repair in repairs if repair.content is not None for code in repair.repaired_codes
         }
-        # --mark-clean sets these values itself, so their present state is no obstacle.
+        # --mark-clean sets these values itself, so their present state does not matter.
         for kind in _AT_CLEAN_STOP:
             path = f"{self._target.root}/{fixed_file_name(kind)}"
             repaired |= {(path, code) for code in _REPAIRED_AT_CLEAN_STOP}

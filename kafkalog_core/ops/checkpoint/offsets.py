@@ -131,7 +131,7 @@ def repair_offsets(
     is_kept = (measured.rebuilds(kind) or to_end) and "checkpoint.missing" in codes
     if text is None and not is_kept and not (to_end and kind is FileKind.RECOVERY_POINT and measured.places):
         return FileRepair(path=path, kind=kind, verdict="missing", findings=findings) if findings else None
-    # Bytes that are no text cannot be kept line by line.
+    # Bytes that are not UTF-8 cannot be kept line by line.
     if data is None or (text is not None and text.file.lost is not None):
         return FileRepair(path=path, kind=kind, verdict="left", findings=findings)
     checkpoint = _OffsetRepair(measured, kind, data, to_end=to_end)

@@ -75,7 +75,7 @@ class Snapshots:
             file.name.base_offset: file.path for file in partition.snapshots if file.name.base_offset is not None
         }
         self._offsets = sorted(self._paths)
-        # Snapshots that the next start deletes are no source of producers for it, so they are none for the replay.
+        # The replay does not begin at snapshots that the next start deletes.
         self._deleted = frozenset(filter(is_deleted, self._offsets))
         self._directory = partition.path
         self._like = next((each.log.path for each in reversed(partition.segments) if each.log is not None), "")

@@ -88,7 +88,7 @@ def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: St
     kind = FileKind.LOG_START_OFFSET
     path = f"{broker_dir.path}/{fixed_file_name(kind)}"
     text = broker_dir.offsets.get(kind)
-    # No file at all: a start of 0.11 or later creates it, so a new one is no surprise to a broker.
+    # No file at all: a start of 0.11 or later creates it, and accepts one that is there already.
     if text is None:
         entries = [(topic, number, offset) for (topic, number), offset in sorted(starts.items())]
         changed_entries = [f"{topic}-{number} is {offset}" for topic, number, offset in entries]

@@ -204,7 +204,7 @@ def _report(plan: _PartitionPlan, truncation: Truncation, companions: CompanionF
     path = plan.partition.path
     plan.findings.add("truncate.cut", path, offset=truncation.end_offset, what=_what(truncation))
     plan.add_losses(_spans(truncation), facts)
-    # An unreadable record leaves the state of producers unknown. The truncation goes ahead, because the snapshots after
+    # An unreadable record leaves the state of producers unknown. The truncation is planned all the same, because the snapshots after
     # the end must be deleted in any case.
     if companions.obstacle is not None:
         log_path, obstacle = companions.obstacle
