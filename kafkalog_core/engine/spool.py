@@ -110,6 +110,7 @@ def shortage(directory: str | None, jobs: int) -> str | None:
     if directory is None:
         return "no directory for temporary files can be written"
     found = os.statvfs(directory)
+    # The most that all tasks may have written before it is read, with the file that each is writing.
     free_bytes, needed_bytes = found.f_bavail * found.f_frsize, (jobs + 1) * (MOST_FILES + 1) * SPOOL_BYTES
     if free_bytes >= needed_bytes:
         return None
@@ -137,6 +138,7 @@ class SpoolWriter:
         if isinstance(data, memoryview) and data.obj is self._memory.obj:  # they are there
             self._size += size_bytes
         else:
+            # A write is never divided: the reader parses each piece by itself.
             if size_bytes > SPOOL_BYTES - self._size:
                 self._put(self._memory[: self._size])
             if size_bytes > SPOOL_BYTES:
@@ -156,6 +158,7 @@ class SpoolWriter:
         if not data:
             return
         oldest = _path(self._directory, self._task, self._number - MOST_FILES)
+        # The reader deletes what it has read; until then this task waits, and the space is bounded.
         while self._number >= MOST_FILES and os.path.exists(oldest):
             self._look()
             _PAUSE.wait(_PAUSE_S)
@@ -165,7 +168,8 @@ class SpoolWriter:
                 left = memoryview(data)
                 while left:
                     left = left[file.write(left) :]
-            os.rename(f"{path}.tmp", path)  # a file under this name is whole
+            # A file under this name is whole
+            os.rename(f"{path}.tmp", path)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             advice = "set TMPDIR to another place, or use --jobs 1, which needs none"
@@ -184,11 +188,13 @@ class SpoolReader:
 
     def files(self) -> Iterator[bytes]:
         """Yield the contents of the files that are there; each is deleted."""
+        # The next file is not there yet.
         with suppress(FileNotFoundError):
             while True:
                 path = _path(self._directory, self._task, self._number)
                 with open(path, "rb", buffering=0) as file:
                     data = file.read()
+                # Deleted before it is handed on: the writer may continue at once.
                 os.unlink(path)
                 self._number += 1
                 yield data

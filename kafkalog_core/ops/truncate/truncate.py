@@ -204,8 +204,8 @@ def _report(plan: _PartitionPlan, truncation: Truncation, companions: CompanionF
     path = plan.partition.path
     plan.findings.add("truncate.cut", path, offset=truncation.end_offset, what=_what(truncation))
     plan.add_losses(_spans(truncation), facts)
-    # An unreadable record leaves the state of producers unknown. The truncation is planned all the same, because the snapshots after
-    # the end must be deleted in any case.
+    # An unreadable record leaves the state of producers unknown. The truncation is planned all the same, because the
+    # snapshots after the end must be deleted in any case.
     if companions.obstacle is not None:
         log_path, obstacle = companions.obstacle
         plan.findings.add("truncate.snapshot-not-made", log_path, position=obstacle.position, damage=obstacle.reason)

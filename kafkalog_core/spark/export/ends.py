@@ -49,6 +49,7 @@ class BrokerDirs:
             try:
                 log_dir = target.log_dir if isinstance(target, LogDirTarget) else read_log_dir(path)
                 self._read[path] = read_broker_dir(log_dir)
+            # An unreadable log directory hides nothing of the partition: its own files are still read.
             except StorageError:
                 self._read[path] = None
         return self._read[path]
@@ -83,11 +84,13 @@ class LogEnds:
         `end_offset`: the offset after the last batch.
         """
         name = self._place.name
+        # `-future` and `-delete` directories share the checkpoint entries of the current one.
         if name.state is not DirectoryState.CURRENT or name.topic == METADATA_TOPIC:
             return
         if self._broker_dir is not None:
             start, end = (self._bases[0], end_offset) if self._bases else (None, None)
             for finding in check_partition_offsets(self._broker_dir, name, self._place.path, start, end):
+                # Only what the log lacks hides records; other findings about checkpoints belong to verify.
                 if finding.severity == "error" and finding.code.endswith(_LOST):
                     yield finding
         if self._bases:
@@ -102,9 +105,11 @@ class LogEnds:
             text = read_epochs(file)
         except StorageError:
             return
+        # A file that a broker refuses says nothing about where the log ended.
         if text.is_refused:
             return
         bounds = log_bounds(self._bases[0], self._context, rules_of(LATEST))
+        # The lower one: records below a raised log start offset were deleted on request, and are not missing.
         start, sink = min(self._bases[0], bounds.log_start.offset), Sink(name.topic, name.partition)
         add_before_start(text, start, sink, is_clean=bool(self._context.is_clean))
         add_beyond_end(text, end_offset, sink)

@@ -51,10 +51,12 @@ class LiveRun:
                 if error.errno != errno.ENOENT or attempt == _ATTEMPTS:
                     raise
         _here.add(self._run)
+        # A daemon: the sign must not keep a process alive.
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        # Stopped before the sign is deleted, or the thread would write it again.
         self._ended.set()
         self._thread.join()
         _here.discard(self._run)
@@ -63,22 +65,26 @@ class LiveRun:
 
     def _beat(self) -> None:
         while not self._ended.wait(_BEAT_S):
+            # A store that does not answer now may answer in a minute; ten minutes without a sign are the limit.
             with suppress(StorageError):
                 self._store.replace(sign_name(self._run), _sign())
 
 
 def is_dead(store: Store, run: str) -> bool:
     """Return whether a run has surely ended: it has no sign, or its process on this machine is gone."""
+    # In the same process a run is alive by definition.
     if run in _here:
         return False
     try:
         sign = json.loads(store.read(sign_name(run)))
         is_here = all(sign[name] == value for name, value in _machine().items())
+        # The start time too: process ids are used again.
         return is_here and (sign["pid"] == os.getpid() or _started(sign["pid"]) != sign["started"])
     except NotFoundError:
         return True
     except (StorageError, ValueError, KeyError, TypeError):
-        return False  # somebody else's, or not to be read now
+        # Somebody else's, or not to be read now
+        return False
 
 
 def is_silent(store: Store, run: str, now_s: float) -> bool:

@@ -106,6 +106,7 @@ class LakeTable:
             if self._handle is None:
                 self._handle = self._opened(None)
             else:
+                # Only the commits since the last look.
                 self._handle.update_incremental()
 
     def transaction(self, application: str) -> int | None:
@@ -136,6 +137,7 @@ class LakeTable:
         )
         found = {}
         for at, path in enumerate(actions["path"]):
+            # Paths in the log are URL-encoded (Delta's protocol).
             name = unquote(path)
             found[name] = TableFile(
                 name,
@@ -160,6 +162,8 @@ class LakeTable:
         if self._handle is None:
             return None
         with self._errors("read"):
+            # Twice a dry run: with `full`, every file that no version needs; without it, those that a commit has
+            # removed. The difference was never committed.
             all_unneeded, removed = (
                 self._handle.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=is_full)
                 for is_full in (True, False)
@@ -182,10 +186,12 @@ class LakeTable:
         """
         from deltalake import transaction as actions  # noqa: PLC0415 -- the extra [lake]: where there is work for it
 
+        # The names of the files before the commit that names them.
         self.store.sync_directories(file.name for file in adds)
         with self._errors("written"):
             handle = self._handle or self._created()
-            version = handle.version() + 1  # as nothing is tried again
+            # As nothing is tried again
+            version = handle.version() + 1
             steps: list[Any] = [_add(actions.AddAction, file, now_ms) for file in adds]
             steps += [_remove(actions.RemoveAction, file, now_ms) for file in removes]
             properties = actions.CommitProperties(
@@ -202,6 +208,7 @@ class LakeTable:
                 commit_properties=properties,
             )
         self._disk.step("committed", self.store.path(_LOG))
+        # The library does not fsync what it writes.
         self._sync(version)
         self.refresh()
         return version
@@ -285,6 +292,7 @@ class LakeTable:
             self._handle = DeltaTable.create(
                 self.store.root,
                 schema=arrow_schema(self.spec.table, names),
+                # `ignore`: of two runs that create the table at once, one succeeds and the other goes on with it.
                 mode="ignore",
                 name=self.spec.name,
                 description=self.spec.description,
@@ -292,6 +300,7 @@ class LakeTable:
                 storage_options=options,
             )
         self._sync(0)
+        # The directory of the table, that of the output and its parent: each may be new.
         if self.store.syncs:
             for above in (
                 self.store.root,
