@@ -147,6 +147,7 @@ class ServedDisks:
                 "producers set timestamps to other times than that of sending, it was longer or shorter then"
             )
         copies, brokers = _copies_of(targets)
+        # Names that are not UTF-8 cannot be in a response: Kafka's protocol has UTF-8 strings.
         self.notes += undecodable_notes(each.place.name.raw for each in copies)
         copies = [each for each in copies if is_text(each.place.name.raw)]
         self.log_dirs = list(brokers)
@@ -192,7 +193,8 @@ class ServedDisks:
             found = self._opened.get(key)
             lock = self._opening.setdefault(key, threading.Lock())
         if found is None:
-            with lock:  # others wait for the one that opens it; other partitions are not held up
+            # Others wait for the one that opens it; other partitions are not held up
+            with lock:
                 found = self._opened.get(key)
                 if found is None:
                     found = self._opened[key] = self._open_best(topic, number)
@@ -211,7 +213,8 @@ class ServedDisks:
 
         Before KRaft they are in ZooKeeper, not on the disk.
         """
-        with self._configs_lock:  # one of its own: those who fetch do not wait until the log is read
+        # One of its own: those who fetch do not wait until the log is read
+        with self._configs_lock:
             if self._configs is None:
                 self._configs = read_copies(self.log_dirs).configs(None, None)
         return self._configs.of_topic(name)
@@ -234,6 +237,7 @@ class ServedDisks:
             except (StorageError, UnsupportedError) as error:
                 failure = failure or error
                 continue
+            # As an unclean election prefers (KIP-966).
             if best is None or _rank(opened) > _rank(best):
                 best = opened
         if best is not None:
@@ -248,6 +252,8 @@ class ServedDisks:
 
     # --- listing ------------------------------------------------------------------------------------------------------
     def _identity(self) -> tuple[str, int]:
+        # meta.properties of each directory: a broker refuses log directories of two clusters
+        # (MetaPropertiesEnsemble.verify).
         identities = [identity_of(path) for path in self.log_dirs]
         clusters = dict.fromkeys(each.cluster_id for each in identities if each.cluster_id is not None)
         if len(clusters) > 1:
@@ -274,6 +280,7 @@ class ServedDisks:
             image, history = ClusterAssignments(path), read_history(f"{path}/{METADATA_TOPIC}-0")
             for record in history.records():
                 image.replay(record)
+            # A log that is not whole may lack the newest topics.
             if history.is_whole and image.topics.names:
                 self.features = FinalizedFeatures(image.topics.features, history.end_offset - 1)
                 self._assigned = image.partitions
@@ -294,6 +301,7 @@ class ServedDisks:
         for copy in wanted:
             name = copy.place.name
             topic, number, topic_id = name.topic or "", name.partition or 0, ids[copy.place.path]
+            # A deleted or stray directory may hold another topic of the same name, so it gets a name of its own.
             if name.state is not DirectoryState.CURRENT:
                 topic, topic_id = f"{topic}.{name.state}", None
             elif topic_id is not None and topic_id != current[topic]:
@@ -320,6 +328,7 @@ class ServedDisks:
         current = {}
         for topic, found in counts.items():
             in_log = of_cluster.get(topic)
+            # The metadata log decides; without it, most directories are of the present topic.
             current[topic] = in_log if in_log is not None and in_log in found else found.most_common(1)[0][0]
             for other in found.keys() - {current[topic]}:
                 self.notes.append(

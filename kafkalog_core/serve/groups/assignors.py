@@ -34,6 +34,7 @@ def _uniform(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -
         return found
     share, larger = divmod(len(places), len(members))
     wanted, taken = set(places), set[Place]()
+    # Members with most partitions first: they have most to give up.
     by_size = sorted(members, key=lambda name: (-len(members[name].assigned), name))
     for name in by_size:
         kept = sorted(place for place in members[name].assigned if place in wanted and place[0] in members[name].topics)
