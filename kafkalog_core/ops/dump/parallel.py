@@ -109,6 +109,7 @@ class _ParallelDump:
         has_read, may_share = False, True
         while True:
             self._look_ahead(shared_bytes)
+            # Less than this is read sooner here than processes are started.
             if has_read and self._ahead_bytes >= shared_bytes and may_share:
                 if _has_no_reader(self._output.descriptor):
                     raise BrokenPipeError
@@ -165,6 +166,7 @@ class _ParallelDump:
 
     # --- in other processes -------------------------------------------------------------------------------------------
     def _share(self, pool: Pool) -> None:
+        # The rows written so far come before those that the processes write.
         self._output.flush()
         try:
             for output in pool.outputs(_write_piece, self._tasks()):
@@ -195,6 +197,7 @@ class _ParallelDump:
         if split.part.start == 0:
             return piece
         try:
+            # The parts of a file follow each other, so one open file serves them all.
             if self._source is None or self._source.path != split.path:
                 self._close()
                 self._source = Source.open(split.path)

@@ -108,6 +108,7 @@ def _refined(finding: Finding, partition: Partition) -> Finding:
     name = parse_file_name(os.path.basename(finding.path))
     if name.kind is FileKind.REDPANDA:
         return found("segment.redpanda", finding.path, severity=finding.severity)
+    # The next start puts a `.swap` file in place (`LogLoader.completeSwapOperations`): a wrong one then takes effect.
     is_worse = (name.state is FileState.SWAP and _would_replace(partition, name)) or _is_worse(finding, partition)
     return replace(finding, severity="error") if is_worse else finding
 

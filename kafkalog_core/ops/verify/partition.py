@@ -295,6 +295,8 @@ class PartitionChecker:
                 break
         is_cut = not all(map(_are_epochs_known, self._verdicts))
         known = [] if self._has_forgotten_epochs() else starts
+        # A `.swap` is part of the log at the next start (`LogLoader.completeSwapOperations`), even if its originals are
+        # gone.
         replacements = [other.base_offset for other in self._partition.other_segments if _is_replacement(other)]
         starts_at = self._bounds.log_start.offset
         first_offset = min(self._verdicts[0].base_offset, starts_at, *replacements)
@@ -326,6 +328,7 @@ class PartitionChecker:
         rules = rules_of(self._context.release or LATEST)
         name = self._partition.name
         is_loaded = name.state in {DirectoryState.CURRENT, DirectoryState.FUTURE} and name.topic != METADATA_TOPIC
+        # After an unclean stop, `LogLoader.recoverSegment` writes the indexes again, so their zeros do not matter.
         is_trusted = is_loaded and self._context.is_clean is True and not self._is_rebuilt(verdict)
         if not is_trusted or lone_occasion(last, rules, has_index=last.index is not None) is not None:
             return
@@ -340,6 +343,8 @@ class PartitionChecker:
         """Report a missing producer snapshot: brokers since 2.8 write one at every roll and at a clean shutdown."""
         partition = self._partition
         if not self._is_served() or not any(_is_topic_id_file(file) for file in partition.metadata_files):
+            # The partition.metadata file came with topic ids in 2.8 (KIP-516): it shows a broker that writes snapshots
+            # as well.
             return
         last = partition.segments[-1]
         if len(partition.segments) > 1 and last.snapshot is None:
