@@ -141,7 +141,7 @@ class Pool:
         self._count()
 
     def done(self, future: Future[_Done]) -> _Done:
-        """Return what has become of a task, after its end. Raises WorkerLostError, and what the progress raises."""
+        """Return a task's result as soon as it has ended. Raises WorkerLostError, and what the progress raises."""
         while not future.done():
             # In steps: the progress may raise an error of its own, such as Ctrl-C.
             self.wait(future, _LOOK_S)
@@ -252,8 +252,8 @@ def _context(scratch: str | None) -> BaseContext:
 def _heeds_children() -> signal.Handlers | None:
     """Let this process receive the end of its children, and return how to undo that; None: it does already.
 
-    A supervisor may start it with SIGCHLD ignored. The system forgets the children then, and the executor would wait
-    for them for ever.
+    A supervisor may start it with SIGCHLD ignored. The system then keeps no exit status of a child, and the executor
+    would wait for one without end.
     """
     if signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
         return None
@@ -290,7 +290,7 @@ def _sigint_blocked() -> Iterator[None]:
 
 # --- in a worker process ----------------------------------------------------------------------------------------------
 class _Shared(NamedTuple):
-    """What the processes share with the one that has started them: the bytes that were read, and whether they stop."""
+    """What the workers share with their parent process: the bytes that were read, and whether to stop."""
 
     read_bytes: Synchronized[int]
     stop: Any

@@ -1,11 +1,11 @@
 """What a task writes, on its way from its process to the caller: files of some megabytes, deleted when they are read.
 
-A task may have a few such files at a time, and then waits until the first of them was read: so the space that they need
-is bounded, whatever a task writes. Only one task is read at a time, the first that has not ended; those after it wait.
-So the order is that of the tasks, and no process waits for one after it. The last bytes of a task, less than a file,
-come with its result: most tasks need no file.
+A task may have a few such files at a time. Then it waits until the first of them has been read, so the files take a
+bounded space, whatever a task writes. The caller reads one task at a time, in the order of the tasks: the others wait,
+and no process waits for a later one. The last bytes of a task, less than a file, come with its result: most tasks need
+no file.
 
-Workers that share no directory with the caller, as those on other machines, keep all of it in memory, compressed.
+Workers on other machines share no directory with the caller. They keep their output in memory, compressed.
 """
 
 from __future__ import annotations

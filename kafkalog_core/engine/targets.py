@@ -329,7 +329,7 @@ def _is_log_dir(log_dir: LogDir, *, has_log: bool) -> bool:
 
 def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> PartitionTarget:
     place = PartitionPath(path=path, name=name, device=identity[0], inode=identity[1], is_named=True)
-    # A partition that is a link belongs to the log directory that names it, and to that of its target.
+    # A partition that is a link belongs to two log directories: where the link is, and where its target is.
     around = dict.fromkeys((parent(path), parent(real(path))))
     log_dirs = [parent for parent in around if name.is_partition and is_broker_dir(parent)]
     return PartitionTarget(place=place, log_dir=log_dirs[0] if log_dirs else None)

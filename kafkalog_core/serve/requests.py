@@ -66,10 +66,10 @@ _FEATURES: Final = {
     "share.version": (0, 1),
     "eligible.leader.replicas.version": (0, 1),
 }
-"""The features that this broker supports, with their levels: those of Kafka 4.3 (`BrokerFeatures`).
+"""The features that this broker supports, at the levels of Kafka 4.3 (`BrokerFeatures`).
 
-Not those of what is not served: transaction.version (KIP-890), streams.version and the controllers' kraft.version. A
-Java producer that finds transaction.version 2 finalized adds no partition to a transaction any more.
+Features that it does not serve are left out: transaction.version (KIP-890), streams.version and the controllers'
+kraft.version. A Java producer that finds transaction.version 2 finalized adds no partition to a transaction any more.
 """
 _FIRST_WITH_LEVEL_0: Final = 4  # before, clients cannot read a feature that is supported from 0 on (KAFKA-17492)
 _FEW_ELEMENTS: Final = 20_000
@@ -138,7 +138,7 @@ class RequestContext(Struct):
     def reply(self, body: Body, throttle_ms: int = 0) -> Reply:
         """Return the response with this body. Raises ProtocolError if a field does not fit its schema.
 
-        throttle_ms: for how long the client is throttled by a quota of its bytes; that of its requests is added here.
+        throttle_ms: how long a quota of bytes throttles the client; the time of the request quota is added here.
         """
         request = self.request
         body = body if self.amend is None else self.amend(body)
@@ -186,7 +186,7 @@ class RequestDispatcher:
         decoded: called with the API and the version of each request that is served, and its connection.
         throttles: measure what clients use of their quotas.
         lacks_groups: returns whether `__consumer_offsets` would be created by a record; None: none is written.
-        features: returns those of the cluster; None: it has none.
+        features: returns the finalized features of the cluster; None: it has none.
         partitions: returns the number of partitions that exist: a request may have elements in proportion to it.
         """
         by_name = {api.name: api for api in apis().values()}
@@ -282,7 +282,7 @@ class RequestDispatcher:
         return context.reply(body | self._described_features(context.version))
 
     def _described_features(self, version: int) -> Body:
-        """Return what ApiVersions says of features (KIP-584); those of the cluster that are not supported are left out.
+        """Return the features for ApiVersions (KIP-584), without features of the cluster that are not supported.
 
         `ApiVersionsResponse.maybeFilterSupportedFeatureKeys`.
         """

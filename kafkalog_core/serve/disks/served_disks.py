@@ -62,7 +62,7 @@ class DiskOptions(Struct, frozen=True, kw_only=True):
         view: how a partition is read; its offsets are set from the checkpoints.
         high_watermark: where high watermarks are taken from.
         set_aside: states of the directories that are served too, as topics of another name: deleted and stray ones.
-        node_id: id of the broker that clients see; None: that of the first log directory.
+        node_id: id of the broker that clients see; None: the id in the first log directory.
     """
 
     view: ViewOptions = field(default_factory=ViewOptions)
@@ -121,8 +121,8 @@ class ServedDisks:
     """The topics on some log directories. Thread-safe.
 
     Attributes:
-        cluster_id: that of the directories, else a name of our own.
-        node_id: that of the first directory, else 0.
+        cluster_id: the cluster id in the directories, else a name of our own.
+        node_id: the broker id in the first directory, else 0.
         until_ms: logs end at their first batch with a later timestamp; None: at their ends.
         features: of the cluster, as its metadata log has them.
         notes: what the user should know before clients connect, one sentence each.
@@ -193,7 +193,7 @@ class ServedDisks:
             found = self._opened.get(key)
             lock = self._opening.setdefault(key, threading.Lock())
         if found is None:
-            # Others wait for the one that opens it; other partitions are not held up
+            # A thread that needs this partition waits until it is open; other partitions are not held up.
             with lock:
                 found = self._opened.get(key)
                 if found is None:
@@ -225,7 +225,7 @@ class ServedDisks:
 
     # --- copies -------------------------------------------------------------------------------------------------------
     def _open_best(self, topic: ServedTopic, number: int) -> ServedPartition | UnsupportedError:
-        """Open the copies, and keep the one that an election prefers: the latest leader epoch, then the longest log.
+        """Open the copies, and keep the best by an election's rules: the latest leader epoch, then the longest log.
 
         Raises StorageError if none can be read: the next request tries again.
         """
@@ -314,10 +314,10 @@ class ServedDisks:
         return dict(sorted(topics.items()))
 
     def _current_ids(self, copies: Iterable[PartitionCopy], ids: Mapping[str, str | None]) -> dict[str, str]:
-        """Return the id of each topic: by the metadata log, else the one that most of its directories have.
+        """Return the id of each topic: by the metadata log, else by most of its directories.
 
-        A topic that was deleted and created again has directories with two ids; those of the other id are served under
-        a name of their own, so that no reader mixes them.
+        A topic that was deleted and created again has directories with two ids. Directories with the other id are
+        served under a name of their own, so that no reader mixes the two topics.
         """
         counts: dict[str, Counter[str]] = {}
         for copy in copies:

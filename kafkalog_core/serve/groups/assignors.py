@@ -1,7 +1,7 @@
 """The assignors of a broker: which member of a group reads which partitions (KIP-848, KIP-932).
 
-`UniformAssignor` gives every member about as many partitions, and leaves it those that it has; `RangeAssignor` gives
-each member a contiguous range of every topic. `SimpleAssignor` is that of share groups, whose members read the same
+`UniformAssignor` gives every member about as many partitions, and takes away as few as possible. `RangeAssignor` gives
+each member a contiguous range of every topic. `SimpleAssignor` serves share groups, whose members read the same
 partitions where there are more members than partitions. All are functions of values.
 """
 

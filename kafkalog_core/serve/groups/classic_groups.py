@@ -1,6 +1,6 @@
 """Consumer groups of the classic protocol: who is a member, which generation it is, who reads what.
 
-The rules are those of `ClassicGroup` and `GroupMetadataManager` of Kafka 4.3 (the same as `GroupCoordinator` before).
+This follows `ClassicGroup` and `GroupMetadataManager` of Kafka 4.3, whose rules were `GroupCoordinator`'s before.
 A group goes from Empty to PreparingRebalance while members join, to CompletingRebalance while the leader assigns, to
 Stable. A join or a sync that has to wait is a `PendingAnswer`, so no network thread is held up. Time is an argument.
 """
@@ -62,7 +62,7 @@ class GroupCoordinator:
         """Begin without groups.
 
         Args:
-            clock: that of the network, in seconds.
+            clock: the clock of the network, in seconds.
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once, from the client's id.
             limits: bounds.
@@ -158,13 +158,12 @@ class GroupCoordinator:
             return self._join(group, request, reply)
 
     def _fits(self, group: ClassicGroup, request: JoinRequest) -> bool:
-        """Return whether a member's protocols fit those of the others (`ClassicGroup.supportsProtocols`)."""
+        """Return whether one protocol remains that all members support (`ClassicGroup.supportsProtocols`)."""
         if not request.protocol_type or not request.protocols:
             return False
         others = [member for key, member in group.members.items() if key != request.identity.member_id]
         if not others:
             return True
-        # One protocol that all support must remain (ClassicGroup.supportsProtocols).
         common = set.intersection(*(set(member.protocols) for member in others))
         return request.protocol_type == group.protocol_type and not common.isdisjoint(dict(request.protocols))
 

@@ -1,7 +1,7 @@
 """Consumer groups of KIP-848: the broker assigns, and members move to their target at heartbeats.
 
-The rules are those of `ConsumerGroup`, `GroupMetadataManager.consumerGroupHeartbeat` and `CurrentAssignmentBuilder` of
-Kafka 4.3. A member first gives up what it loses, then gets what nobody else has any more.
+This follows `ConsumerGroup`, `GroupMetadataManager.consumerGroupHeartbeat` and `CurrentAssignmentBuilder` of Kafka
+4.3. A member first gives up what it loses, then gets what nobody else has any more.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _COMMITS_OF_MEMBERS: Final = 9  # OffsetCommit since this version
 class ConsumerGroup(ModernGroup, frozen=True):
     """A group; `seen`: the topics that its target was made of.
 
-    `patterns`: those of which the log holds topics that another broker has stored. `hidden`: topics that no regular
-    expression matches, because they may not be described; `resolved`: what that was found for.
+    `patterns`: regular expressions whose topics are in the log, stored by another broker. `hidden`: topics that no
+    regular expression matches, because they may not be described; `resolved`: what that was found for.
     """
 
     seen: Mapping[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""All groups of a broker under one space of names: classic ones, those of KIP-848, share groups, and offsets alone.
+"""All groups of a broker in one namespace: classic groups, KIP-848 groups, share groups, and offsets alone.
 
-A name is that of one kind of group at a time. A group without members becomes one of the other kind when a consumer
-joins it by the other protocol; consumers of both protocols in one group are not served. A share group remains one.
+A name belongs to one kind of group at a time. A group without members changes its kind when a consumer joins by the
+other protocol. Consumers of both protocols in one group are not served. A share group remains a share group.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class GroupRegistry:
         Args:
             offsets: what groups have committed.
             topics: what can be assigned.
-            clock: that of the network, in seconds.
+            clock: the clock of the network, in seconds.
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once, from the client's id.
             limits: bounds of classic groups.

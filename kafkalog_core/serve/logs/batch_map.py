@@ -43,7 +43,7 @@ _STRETCH_ROWS: Final = STRETCH_BYTES // _SMALLEST_BATCH + 1
 class Place(Struct, frozen=True):
     """Where a read starts: bytes `position` to `end` must be sent together, of batches of one magic.
 
-    `last_offset` is that of the last of these batches.
+    `last_offset` is the last offset of these batches.
     """
 
     position: int
@@ -98,7 +98,7 @@ class BatchMap:
         """
         start, end, magic = self._positions[number], self._ends[number], self._magics[number]
         whole = Place(start, end, magic, self._lasts[number])
-        # A stretch of many batches is walked again for the one that holds the offset: headers only, of some KiB.
+        # A stretch has many batches: walk it again to find the offset's batch. Headers only, of some KiB.
         batches = self._walked(number, read)
         if batches is None:
             return whole

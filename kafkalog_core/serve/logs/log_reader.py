@@ -235,7 +235,7 @@ class LiveLogReader(ABC):
             file.release()
 
     def batches_from(self, offset: int) -> Iterator[Run]:
-        """Yield the batches from the one that holds an offset on, up to the log end offset at the start."""
+        """Yield the batches from an offset on, the batch that holds it first, up to the log end offset at the start."""
         with self._lock:
             segments = [each for each in self._segments if each.end_offset > offset]
         for segment in segments:

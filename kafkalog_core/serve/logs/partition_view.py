@@ -173,7 +173,7 @@ class ServedPartition:
         return opened
 
     # --- bounds -------------------------------------------------------------------------------------------------------
-    # What follows is found once, and not by `cached_property`: before Python 3.12 its lock is that of all partitions.
+    # Found once each, but not by `cached_property`: before Python 3.12, all partitions would share its lock.
     @property
     def _tail(self) -> tuple[int, int]:
         """The log end offset, and the leader epoch of the last batch; -1: the segment with it has none."""
@@ -234,8 +234,8 @@ class ServedPartition:
     def _end_before(self, limit: int) -> int:
         """Return the offset after the last batch that ends before a limit, which no consumer passes.
 
-        A hole before the limit is passed by the batch after it, which no consumer gets: one that waits for the limit
-        itself would wait for ever.
+        Only the batch after a hole takes a consumer past it. If the hole is right before the limit, no consumer gets
+        that batch, so waiting for the limit itself would never end.
         """
         if limit >= self._tail_on_disk.readable:
             return self._tail_on_disk.readable
@@ -328,8 +328,8 @@ class ServedPartition:
             return nothing
         aborted = None
         if is_committed:
-            # Not from `offset` on, where a hole may be: a client drops the records of a producer until it sees an abort
-            # marker, and after the last batch of a transaction it may see that of the next one alone.
+            # Not from `offset` on, where a hole may be: a client drops a producer's records until it sees an abort
+            # marker, and after the last batch of a transaction, that marker may belong to the next one.
             aborted = tuple(
                 AbortedTransaction(span.producer_id, span.first)
                 for span in self._committed.hidden_between(place.last_offset, max(last_offset, place.last_offset))

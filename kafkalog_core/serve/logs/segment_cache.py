@@ -30,7 +30,7 @@ class SegmentCache:
     def __init__(self, max_map_bytes: int = _MAP_BYTES, max_files: int = _FILES) -> None:
         """Set the bounds.
 
-        max_map_bytes: memory of all maps; the one that was added last may be larger. max_files: open descriptors; files
+        max_map_bytes: memory of all maps; the newest map may exceed it. max_files: open descriptors; files
             of ranges that are being sent are not among them.
         """
         self._max_map_bytes = max_map_bytes

@@ -336,7 +336,7 @@ def resolved(host: str) -> str | None:
 
 
 def listen_problem(error: OSError | UnicodeError, host: str, port: int, option: str) -> str:
-    """Return why an address cannot be listened on, and what to do. option: the one that names another address."""
+    """Return why an address cannot be listened on, and what to do. option: the option for another address."""
     where = f"cannot listen on {f'[{host}]' if ':' in host else host or '*'}:{port}"
     code = error.errno if isinstance(error, OSError) else None
     if code == errno.EADDRINUSE:

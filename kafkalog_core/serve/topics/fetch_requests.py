@@ -1,6 +1,6 @@
 """Fetch: the records of partitions, as ranges of their files.
 
-The rules are those of `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages` and `readFromLog` of Kafka 3.9.
+This follows `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages` and `readFromLog` of Kafka 3.9.
 On a disk that nothing writes to, three things differ: when a fetch waits (`FetchRequests._waits`), sessions, of which
 none is ever opened (KIP-227), and the transaction markers at which clients of 0.8 to 0.10 stop (`OldClientReader`).
 """

@@ -143,7 +143,7 @@ class TopicRequests:
     def _create_missing(self, context: RequestContext, asked: Iterable[Body]) -> None:
         """Create the topics that do not exist (auto.create.topics.enable).
 
-        The answer to this request still says that they are unknown, as that of a broker does: clients ask again.
+        The answer to this request still says that they are unknown, as a broker's answer does: clients ask again.
         """
         if self._create is None:
             return

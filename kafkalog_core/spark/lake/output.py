@@ -64,7 +64,7 @@ class OutputKind(Struct, frozen=True, kw_only=True):
         name: the job whose output it is: `export` or `catalog`.
         head: the table whose commits count.
         others: the other tables.
-        kept: the files that a state names besides those of the tables.
+        kept: the files that a state names and the tables do not.
         cure: what to do about lost files.
     """
 
@@ -156,7 +156,7 @@ class Committed:
         raise NotImplementedError
 
     def partitioned_by(self, table: str) -> tuple[str, ...]:
-        """Return the columns of a table that are in names of its directories: those of earlier builds have some."""
+        """Return the partition columns of a table, as in names of directories. Tables of earlier builds have some."""
         del table
         return ()
 
@@ -241,7 +241,7 @@ class Output(Committed):
         return found | {file.name: file for files in self.missing(table).values() for file in files}
 
     def partitioned_by(self, table: str) -> tuple[str, ...]:
-        """Return the columns of a table that are in names of its directories: those of earlier builds have some."""
+        """Return the partition columns of a table, as in names of directories. Tables of earlier builds have some."""
         return (self.head if table == self.kind.head.name else self.tables[table]).partitioned_by
 
     def missing(self, table: str) -> dict[int, list[TableFile]]:
@@ -302,7 +302,7 @@ class WritingRun:
         """Look at what is there, after the sign of the run is written."""
 
     def _delete(self, names: Sequence[str]) -> None:
-        """Delete those of some files that no commit knows."""
+        """Delete files that no commit knows, of the files given."""
         raise NotImplementedError
 
     def _remove(self, names: Iterable[str]) -> None:
@@ -363,7 +363,7 @@ class OutputRun(WritingRun):
             removes: files that it has no longer.
             now_ms: time of the commit, in ms since 1970.
             transactions: further transactions: numbers by application.
-            versions: versions of other tables that belong to this commit; None: those of the last one.
+            versions: versions of other tables that belong to this commit; None: the versions of the last commit.
             pending: files that other tables get after it.
             facts: facts for the table's history.
 
@@ -523,7 +523,7 @@ class OutputRun(WritingRun):
             self._delete([name for name in doubtful if run_of(name) in gone])
 
     def _delete(self, names: Sequence[str]) -> None:
-        """Delete those of some files that no commit knows, as all tables are now."""
+        """Delete files that no commit knows, of the files given, by the present state of all tables."""
         # Looked at again: what was doubtful may be committed by now.
         self.output.refresh()
         for table in self.output.tables.values():

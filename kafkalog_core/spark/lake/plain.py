@@ -136,7 +136,7 @@ class PlainRun(WritingRun):
         pending: Mapping[str, Sequence[TableFile]] | None = None,
         **_more: object,
     ) -> None:
-        """Write `_SUCCESS`, after all files: `adds` are those of the head table, `pending` those of the others.
+        """Write `_SUCCESS`, after all files: `adds` are files of the head table, `pending` files of the others.
 
         Raises LockedError or RefusedError if another run has written into the directory, StorageError.
         """

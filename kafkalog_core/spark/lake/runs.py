@@ -1,7 +1,8 @@
 """The runs that write into an output now: each has a small file that says where it runs and that it still does.
 
 No run waits for another, and no file locks anything. The next run needs to know only whose unfinished files it may
-delete: those of a run that has ended, or that has given no sign for ten minutes and can no longer commit.
+delete. A run's files may be deleted when it has ended, or when it has given no sign for ten minutes: then it can no
+longer commit.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def _local_file_system() -> FileSystem:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason for an error: the system's words, or those of an object store: the first line and the last."""
+    """Return the reason for an error: the system's words, or the first and the last line of an object store's."""
     if isinstance(error, OSError) and error.errno and not str(error).startswith(("When ", "AWS ")):
         return os.strerror(error.errno).lower()
     # What was signed must not appear in a message or a traceback.

@@ -36,7 +36,7 @@ BOUNDED: Final = frozenset(
 )
 """The columns whose bounds a commit gives, in any table that has them."""
 _BOUNDED_HERE: Final = "delta.dataSkippingStatsColumns"
-"""The table's property that names those of its columns: without it, readers expect bounds of every column."""
+"""The table property that names the columns with bounds: without it, readers expect bounds of every column."""
 
 
 class ConflictError(StorageError):
@@ -46,9 +46,9 @@ class ConflictError(StorageError):
 class TableFile(NamedTuple):
     """A file of a table.
 
-    `name` is its path below the table's directory. `values` are those of the columns by which the table is partitioned,
-    `bounds` the least and greatest values of other columns, and `nulls` the rows in which they are null, as far as they
-    are known.
+    `name` is its path below the table's directory. `values` are the values of the partition columns, `bounds`
+    the least and greatest values of other columns, and `nulls` the rows in which they are null, as far as they are
+    known.
     """
 
     name: str
@@ -255,7 +255,7 @@ class LakeTable:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether there are files, or other columns than those of kafkalog's table.
+        """Whether there are files, or columns that kafkalog's table does not have.
 
         There may be commits: of two runs that create a table at once, both may do so, one after the other.
         """
@@ -300,7 +300,7 @@ class LakeTable:
                 storage_options=options,
             )
         self._sync(0)
-        # The directory of the table, that of the output and its parent: each may be new.
+        # The table's directory, the output directory and its parent: each may be new.
         if self.store.syncs:
             for above in (
                 self.store.root,
