@@ -126,6 +126,7 @@ class TopicConfigs:
         settings = Settings(
             release=LATEST, assigned=self._at_start | {key: value for key, value in dynamic.items() if key in known}
         )
+        # Every value is parsed before any counts, so a bad one changes nothing.
         for each in SETTINGS:
             if each.keys:
                 settings.broker(each.name)
@@ -145,6 +146,7 @@ class TopicConfigs:
 
         before: what is set already: an older broker may have set what a later one does not know.
         """
+        # Only what changes: a topic may keep settings that another release has set.
         check_topic_values({key: text for key, text in configs.items() if before.get(key) != text}, LATEST)
         settings = self.of_topic(topic, configs)
         check_settings(settings, LATEST)
@@ -164,6 +166,7 @@ class TopicConfigs:
         if found is None:
             cluster = ClusterConfigs(topics={topic: dict(configs)}, listed=frozenset({topic}))
             found = replace(self.settings, cluster=cluster).for_topic(topic)
+            # All at once: a bound for a broker whose settings change often, not a cache that needs an order.
             if len(kept) >= _MOST_KEPT:
                 kept.clear()
             kept[key] = found

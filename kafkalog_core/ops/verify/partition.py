@@ -342,9 +342,8 @@ class PartitionChecker:
     def _check_snapshots(self, end_offset: int) -> None:
         """Report a missing producer snapshot: brokers since 2.8 write one at every roll and at a clean shutdown."""
         partition = self._partition
+        # partition.metadata came with topic ids in 2.8 (KIP-516): it shows a broker that writes snapshots as well.
         if not self._is_served() or not any(_is_topic_id_file(file) for file in partition.metadata_files):
-            # The partition.metadata file came with topic ids in 2.8 (KIP-516): it shows a broker that writes snapshots
-            # as well.
             return
         last = partition.segments[-1]
         if len(partition.segments) > 1 and last.snapshot is None:
