@@ -142,8 +142,10 @@ class RequestContext(Struct):
         """
         request = self.request
         body = body if self.amend is None else self.amend(body)
+        # The longest of the throttles counts: they run at the same time.
         if self.throttle is not None:
             throttle_ms = max(throttle_ms, self.throttle.response_ms())
+            # The client is shown the time, and the network does not read it for as long (KIP-219).
             if throttle_ms:
                 body = {**body, "throttle_time_ms": throttle_ms}
         pieces = encode_response(request.api, request.version, request.correlation_id, body)
@@ -193,6 +195,7 @@ class RequestDispatcher:
         self._handlers = {by_name[name].key: entry for name, entry in handlers.items()}
         own = by_name[_API_VERSIONS]
         self._handlers[own.key] = (_LAST_API_VERSIONS, self._api_versions)
+        # From 0 on: clients choose the highest version that both sides have.
         self._ranges = [
             {"api_key": key, "min_version": 0, "max_version": last} for key, (last, _) in sorted(self._handlers.items())
         ]
@@ -219,6 +222,7 @@ class RequestDispatcher:
         if self._decoded is not None:
             self._decoded(decoded.api.name, decoded.version, connection)
         throttle = None
+        # Requests before the log-in have no user whose quota they could use.
         if self._throttles is not None and decoded.api.key not in _UNMEASURED:
             throttle = self._throttles.begin(connection, decoded.client_id, len(request))
         context = RequestContext(decoded, connection, throttle=throttle)
@@ -228,8 +232,10 @@ class RequestDispatcher:
 
     def _answer(self, context: RequestContext, handler: Handler) -> Answer:
         name = context.request.api.name
+        # On other threads: the network's own would keep all its connections waiting for the disk.
         if name in _READS:
             return self._threads.read(lambda: handler(context))
+        # A record of a group whose topic does not exist yet creates it, which takes as long as a change.
         if name in _CHANGES or (name in _OF_GROUPS and self._lacks_groups is not None and self._lacks_groups()):
             return self._threads.change(lambda: handler(context))
         return handler(context)
