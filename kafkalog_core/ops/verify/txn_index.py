@@ -409,6 +409,7 @@ def _snapshots_compare(
 ) -> None:
     state = states.entry(entry.producer_id)
     if state is None:
+        # A producer that was last seen before the log start leaves no trace in the log.
         if entry.last_offset >= start_offset or start_offset == 0:
             sink.add(
                 "snapshot.unknown-producer",
@@ -421,6 +422,7 @@ def _snapshots_compare(
     if _is_before(entry, state, start_offset):
         return
     differences = _differences(entry, state, start_offset)
+    # Snapshots of an earlier release are there until the broker takes later ones.
     if differences and not _is_of_earlier_release(entry, states, start_offset):
         sink.add(
             "snapshot.wrong-state",
@@ -444,6 +446,7 @@ def _is_before(entry: ProducerEntry, state: ProducerEntry, start_offset: int) ->
 def _differences(entry: ProducerEntry, state: ProducerEntry, start_offset: int) -> list[tuple[str, int, int]]:
     """Return how a snapshot differs from the log, except in what was before the start of the log."""
     names = ["producer_epoch", "timestamp_ms"]
+    # The last batch may be before the log start, where the replay cannot see it.
     if state.has_batch or not entry.has_batch or start_offset == 0:
         names += ["last_sequence", "last_offset", "offset_delta"]
     if entry.coordinator_epoch >= 0 and (
