@@ -45,7 +45,7 @@ __all__ = [
 SPOOL_BYTES: Final = 8 * 1024 * 1024
 """Size of a file, unless what is written at once is larger."""
 MOST_FILES: Final = 4
-"""Files of a task that were not read yet, besides the one that is being written."""
+"""Files of a task that were not read yet, apart from the file that is being written."""
 _PAUSE: Final = Event()
 _PAUSE_S: Final = 0.002
 _BLOCK_BYTES: Final = 4 * 1024 * 1024

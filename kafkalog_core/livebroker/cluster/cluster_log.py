@@ -109,7 +109,7 @@ class ClusterLog:
         self._next_producer_id = 0
         self._block_end = 0
         if log is None:
-            # ids of ZooKeeper's blocks begin at 0: those of the clock are far above them, and above our former ones
+            # ids of ZooKeeper's blocks begin at 0: ids from the clock are far above them, and above our former ones
             self._next_producer_id, self._block_end = clock_ms() * 1000, 2**63 - 1
             return
         for record in _records_of(log):

@@ -1,6 +1,6 @@
 """The log directory of a live broker: its partitions, opened when they are used, and what it writes at start and stop.
 
-A start is that of a broker (`LogManager.loadLogs`): after an unclean stop, `truncate --as-broker` and `reindex` recover
+It starts as a broker does (`LogManager.loadLogs`): after an unclean stop, `truncate --as-broker` and `reindex` recover
 the logs first. The first act after that is to delete the clean shutdown file, the last one to write it again.
 """
 
@@ -110,7 +110,7 @@ class LiveDisks:
         """Lock the directory, recover its logs, and delete the clean shutdown file.
 
         Args:
-            path: the log directory; an empty one becomes that of a new cluster.
+            path: the log directory; with an empty one, a new cluster begins.
             settings: of the broker.
             clock_ms: time of day, in milliseconds since 1970.
             new_id: returns a random id of 16 bytes.

@@ -210,9 +210,9 @@ class PartitionDirs:
     def of_topic(self, topic: str, numbers: Iterable[int]) -> list[Key]:
         """Return the partitions of a topic that are here and may be deleted.
 
-        numbers: those of its partitions; another directory of its name belongs to no topic, and is kept.
+        numbers: its partitions; any other directory of its name belongs to no topic, and is kept.
 
-        Raises RefusedError if a directory is a link, or not the one that was here at the start or was made since.
+        Raises RefusedError if a directory is a link, or has been replaced since the start or since it was made.
         """
         keys = [(topic, number) for number in numbers]
         for key in keys:

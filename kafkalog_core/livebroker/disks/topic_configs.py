@@ -75,9 +75,9 @@ class ConfigEntry(NamedTuple):
         name: its name.
         value: the value in effect.
         is_default: whether the resource has no value of its own.
-        type_id: that of DescribeConfigs.
+        type_id: the type in DescribeConfigs.
         default: the value if the resource has none, as of a group.
-        inherited: values of the broker, the one that counts first; the last one is the default. None: there are none,
+        inherited: values of the broker, in the order in which they count; the default comes last. None: there are none,
             `default` alone counts.
     """
 
@@ -105,7 +105,7 @@ class ConfigEntry(NamedTuple):
 class TopicConfigs:
     """Settings by topic; `broker`: values that replace the broker's defaults, by their names in server.properties.
 
-    `settings` are those of the broker.
+    `settings`: the settings of the broker.
     """
 
     def __init__(self, broker: Mapping[str, str] | None = None) -> None:
@@ -159,7 +159,7 @@ class TopicConfigs:
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
         """Return the settings that matter for the log. Raises SettingError.
 
-        They are kept: upkeep asks for those of every partition once a second.
+        They are kept, since upkeep asks for them once a second for every partition.
         """
         kept, key = self._of_topics, (topic, frozenset(configs.items()))
         found = kept.get(key)

@@ -1,6 +1,6 @@
 """The settings of groups: which there are, what a client may set them to, and what is in effect (KIP-848, KIP-932).
 
-The rules are those of `GroupConfig` and `ShareGroupConfig` of Kafka 4.3. Settings of the assignment's interval and of
+The rules follow `GroupConfig` and `ShareGroupConfig` of Kafka 4.3. Settings of the assignment's interval and of
 streams groups are not served.
 """
 
@@ -71,7 +71,7 @@ class GroupConfigs:
     def __init__(self, broker: BrokerNumbers, of_group: Callable[[str], Mapping[str, str]]) -> None:
         """Take the settings of the broker. of_group: returns those that were set for a group.
 
-        Raises SettingError if those of the broker contradict each other.
+        Raises SettingError if the broker's settings contradict each other.
         """
         self._broker = broker
         self._of_group = of_group

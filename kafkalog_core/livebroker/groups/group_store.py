@@ -1,7 +1,7 @@
 """Groups in the log of the coordinator: what is written when one changes, and what the log says at the start.
 
-The order of the records is that of `GroupMetadataManager`: a member's tombstones go from what it has to what it wants,
-and those of the group come last, because the loader of a broker refuses a group that still has members.
+The order of the records follows `GroupMetadataManager`: a member's tombstones go from what it has to what it wants. The
+tombstones of the group come last, because the loader of a broker refuses a group that still has members.
 """
 
 from __future__ import annotations

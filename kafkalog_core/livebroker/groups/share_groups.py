@@ -1,6 +1,6 @@
 """Share groups: their members, and which partitions each of them reads (KIP-932).
 
-The rules are those of `ShareGroup`, `GroupMetadataManager.shareGroupHeartbeat` and `ShareGroupAssignmentBuilder` of
+The rules follow `ShareGroup`, `GroupMetadataManager.shareGroupHeartbeat` and `ShareGroupAssignmentBuilder` of
 Kafka 4.3. A member has its target at once, because members may read the same partition. A partition is assigned once it
 has a state in the share coordinator.
 """

@@ -1,6 +1,6 @@
 """What a leader checks of a producer's batch before it appends it, and how it answers a batch that it has already.
 
-The rules are those of `UnifiedLog.analyzeAndValidateRecords`, `LogValidator` and `ProducerAppendInfo` of Kafka 4.3.
+The rules follow `UnifiedLog.analyzeAndValidateRecords`, `LogValidator` and `ProducerAppendInfo` of Kafka 4.3.
 """
 
 from __future__ import annotations

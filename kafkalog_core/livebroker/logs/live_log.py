@@ -296,7 +296,7 @@ class LiveLog(LiveLogReader):
 
         Its base offset and leader epoch are written into `batch`; its checksum does not cover them.
 
-        rows: its header as a walk found it, whose offsets are changed like those of `batch`; None: it is read here.
+        rows: its header as a walk found it, whose offsets are changed as in `batch`; None: it is read here.
         """
         with self._lock:
             # Checked under the lock: a topic that was deleted meanwhile takes no batch.

@@ -1,6 +1,6 @@
 """DescribeClientQuotas and AlterClientQuotas (KIP-546): quotas in the metadata log.
 
-The rules and messages are those of `ClientQuotaControlManager` and `ClientQuotasImage` of Kafka 4.3.
+Rules and messages follow `ClientQuotaControlManager` and `ClientQuotasImage` of Kafka 4.3.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class ClientThrottles:
             user_of: returns the name of a connection's user.
             resolve: returns the address of a host, or None.
             samples: what rates are measured in.
-            samples_of_changes: those for controller_mutation_rate.
+            samples_of_changes: samples for controller_mutation_rate.
         """
         self._quotas = quotas
         self._clock = clock

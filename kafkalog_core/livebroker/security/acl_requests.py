@@ -1,6 +1,6 @@
 """CreateAcls, DescribeAcls and DeleteAcls: the ACLs in the metadata log.
 
-The rules and messages are those of `AclApis` and `AclControlManager` of Kafka 4.4.
+Rules and messages follow `AclApis` and `AclControlManager` of Kafka 4.4.
 """
 
 from __future__ import annotations

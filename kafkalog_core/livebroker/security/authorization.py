@@ -193,9 +193,9 @@ class TopicRows(Struct, frozen=True, kw_only=True):
     Args:
         operation: what the client wants to do with each topic.
         asked: the field of the request with the rows.
-        answered: that of the response.
+        answered: the same field of the response.
         name: the field of a row with the topic's name.
-        asked_partitions: the field of a row with the partitions and, in each of them, that of its number.
+        asked_partitions: the field of a row with the partitions, and the field of a partition with its number.
         answered_partitions: the same for the response.
         fields: what a row of a refused partition has besides number and error.
     """

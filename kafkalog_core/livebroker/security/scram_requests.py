@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554): users in the metadata log.
 
-The rules and messages are those of `ScramControlManager` and `ScramImage` of Kafka 4.3.
+Rules and messages follow `ScramControlManager` and `ScramImage` of Kafka 4.3.
 """
 
 from __future__ import annotations

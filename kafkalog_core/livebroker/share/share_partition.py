@@ -1,7 +1,7 @@
 """One partition of a share group: which records are available, acquired, acknowledged or archived (KIP-932).
 
 A `SharePartition` is a value: each operation returns a new one with the states to write, and it counts once they are
-written. Offsets from `start` on that no run holds were never acquired. The rules are those of `SharePartition`,
+written. Offsets from `start` on that no run holds were never acquired. The rules follow `SharePartition`,
 `InFlightState` and `RecordState` of Kafka 4.3. Times are arguments.
 """
 

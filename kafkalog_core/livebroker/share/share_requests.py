@@ -1,6 +1,6 @@
 """ShareFetch and ShareAcknowledge: members of share groups get records, and say what became of them.
 
-The rules are those of `KafkaApis.handleShareFetchRequest`, `handleShareAcknowledgeRequest` and `DelayedShareFetch` of
+The rules follow `KafkaApis.handleShareFetchRequest`, `handleShareAcknowledgeRequest` and `DelayedShareFetch` of
 Kafka 4.3 (KIP-932, KIP-1206, KIP-1222).
 """
 
@@ -93,7 +93,7 @@ class ShareRequests:
     ) -> None:
         """Take what the answers are made of.
 
-        clock: that of the network, in seconds. appends: where a fetch waits. traffic: counts what is sent.
+        clock: the clock of the network, in seconds. appends: where a fetch waits. traffic: counts what is sent.
         """
         self._traffic = traffic
         self._partitions = partitions

@@ -1,6 +1,6 @@
 """Share sessions: which partitions a member of a share group fetches, and whether its requests are in order (KIP-932).
 
-The rules are those of `ShareSessionCache`, `ShareSession` and `SharePartitionManager.newContext` of Kafka 4.3. A
+The rules follow `ShareSessionCache`, `ShareSession` and `SharePartitionManager.newContext` of Kafka 4.3. A
 session ends with its connection.
 """
 

@@ -1,6 +1,6 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics, of share groups and of the broker.
 
-The rules and messages are those of `ConfigurationControlManager` and `ConfigHelper` of Kafka 4.3.
+Rules and messages follow `ConfigurationControlManager` and `ConfigHelper` of Kafka 4.3.
 """
 
 from __future__ import annotations

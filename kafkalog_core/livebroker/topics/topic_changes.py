@@ -1,6 +1,6 @@
 """Changes of topics by clients: creation, deletion, more partitions, and the deletion of their first records.
 
-The rules and messages are those of `ReplicationControlManager` of Kafka 4.3.
+Rules and messages follow `ReplicationControlManager` of Kafka 4.3.
 """
 
 from __future__ import annotations

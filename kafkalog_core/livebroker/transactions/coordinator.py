@@ -1,6 +1,6 @@
 """The transaction coordinator: who may write under a transactional id, and how its transactions end.
 
-The rules are those of `TransactionCoordinator`, `TransactionMetadata` and `TransactionStateManager` of Kafka 3.9 with
+The rules follow `TransactionCoordinator`, `TransactionMetadata` and `TransactionStateManager` of Kafka 3.9 with
 transaction.version 0, the flow that every client knows. Each change is in the log before it counts. Markers are local
 appends, so a transaction that is prepared is complete a moment later, unless the disk fails: then `expire` tries again.
 """

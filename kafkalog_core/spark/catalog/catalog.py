@@ -67,7 +67,7 @@ class CatalogRequest(Struct, frozen=True, kw_only=True):
 
     Args:
         targets: all log directories and partitions of the catalog, with absolute paths, from `targets.resolve`.
-        output: where the catalog is: new, empty, or that of an earlier run.
+        output: where the catalog is: new, empty, or from an earlier run.
         now_ms: time of the check and the commit, in ms since 1970.
         level: depth of the checks; see `VerifyRequest`.
         max_batch_bytes: size limit of a batch, stored and decompressed, in bytes.

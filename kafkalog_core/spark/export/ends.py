@@ -1,7 +1,7 @@
 """What other files of a disk show of records that a log no longer has: before its first batch, and after its last one.
 
 A log whose first or last segment is missing or empty looks whole by itself. The checkpoints of its log directory and
-its leader epochs show more, by the same checks as those of `kafkalog verify`.
+its leader epochs show more, by the checks of `kafkalog verify`.
 """
 
 from __future__ import annotations

@@ -79,10 +79,10 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
 
     Args:
         targets: partitions and log directories, from `targets.resolve`.
-        output: where the export is: new, empty, or that of an earlier run. Without its `syncs` a power failure may
+        output: where the export is: new, empty, or from an earlier run. Without its `syncs` a power failure may
             leave a commit with incomplete files; a killed process does not.
         format: `delta`, or `parquet`: plain files, once, in a new or empty directory.
-        asked: where to begin, and what to do with a log that is not the one that was exported.
+        asked: where to begin, and what to do with a log other than the exported one.
         compression: codec of the Parquet files.
         task_bytes: approximate bytes of log that a task reads and a file holds, of one partition or many small ones.
         commit_bytes: approximate bytes of log between commits; plain files have one, at the end.

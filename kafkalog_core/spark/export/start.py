@@ -193,7 +193,7 @@ class ExportOptions(Struct, frozen=True, kw_only=True):
         from_offset: first offset in partitions that are exported for the first time or reloaded; None: the log start.
         from_time_ms: the same as a time: the offset of the first record that is not older, in ms since 1970.
         reload: whether records from there on that were exported before are exported again.
-        on_change: what to do with a log that is not the one that was exported.
+        on_change: what to do with a log other than the exported one.
     """
 
     from_offset: int | None = None

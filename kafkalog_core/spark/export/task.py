@@ -186,7 +186,7 @@ class NewRecordFile(Struct, frozen=True, kw_only=True):
         run: the id of the run that writes it.
         stem: what its name begins with, after the id.
         compression: codec of its pages.
-        folder: its directory below that of the table, in a table of an earlier build.
+        folder: its directory below the table's directory, in a table of an earlier build.
         values: its topic and partition there, which are columns of the files of other tables.
     """
 
