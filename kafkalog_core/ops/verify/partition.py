@@ -97,9 +97,11 @@ class PartitionChecker:
     def begin(self, segment: Segment) -> None:
         """Begin the next segment of the log."""
         self._segment = segment
+        # A hole between segments may have held the end of a transaction.
         if self._verdicts and segment.base_offset > next_offset(self._verdicts[-1]):
             self._producers.hole()
         self._note_lost(segment.base_offset)
+        # Markers of one segment at a time: a transaction index names markers of its own log.
         self._markers.begin()
         self._producers.begin("" if segment.log is None else segment.log.path, segment.base_offset)
 
