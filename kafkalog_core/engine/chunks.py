@@ -141,11 +141,13 @@ class Lines:
         while True:
             row, size = kernels.write_rows(memory, batches, records, selection, row, template, out)
             if size >= 0:
+                # Negative: the row did not fit, and would need that many bytes.
                 yield memoryview(out)[:size]
                 if row >= total:
                     return
                 out = self._out.room()
-            elif -size <= most:  # one line is larger than the room: it gets a buffer of its size
+            # One line is larger than the room: it gets a buffer of its size
+            elif -size <= most:
                 out = bytearray(-size)
             else:
                 yield row
@@ -200,6 +202,8 @@ class _ColumnChunk:
     def parts(self, bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
         """Yield all rows as JSON lines, in pieces, each valid until the next one."""
         for part in self._written(self._template(bytes_mode), LONG_BYTES):
+            # A row of tens of megabytes is written in pieces, by Python: a line buffer of its size would double the
+            # memory.
             if isinstance(part, int):
                 yield from long_line(self.table, self._row(part, self._template("auto")), bytes_mode)
             else:
@@ -207,6 +211,7 @@ class _ColumnChunk:
 
     def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
         r"""Yield all rows as CSV lines under these columns, each ending in `\r\n`, piece by piece as in `parts`."""
+        # A header with other columns than the kernels know.
         if not fits_header(header):
             for row in self.rows():
                 yield csv_row(self.table, row, header, bytes_mode)
@@ -226,6 +231,7 @@ class _ColumnChunk:
     def rows(self) -> Iterator[dict[str, object]]:
         """Yield rows as dicts by column name."""
         for row in self.row_views():
+            # Copies: a row that is kept must not change with the next chunk.
             yield {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
 
     def row_views(self) -> Iterator[dict[str, object]]:
@@ -266,6 +272,7 @@ class _ColumnChunk:
             return self._headers(row["first_header"], row["header_count"])
         if kind == "control":
             key = self._bytes(row["key_start"], row["key_size"])
+            # Records of control batches have a key of 4 bytes: version and type (ControlRecordType.parseTypeId).
             return control_type_name(key) if batch["attributes"] & CONTROL_BIT else None
         if kind in _OF_BATCH:
             return _OF_BATCH[kind](batch, a, b)
@@ -344,7 +351,9 @@ def record_sequence(base_sequence: int, offset_delta: int) -> int:
     """Return the sequence number of a record; it wraps at 2^31 (DefaultRecordBatch.incrementSequence)."""
     if base_sequence < 0:
         return -1
-    offset_delta = (offset_delta + MAX_INT64 + 1) % (2 * MAX_INT64 + 2) - MAX_INT64 - 1  # wraps as Java's long does
+    # Wraps as Java's long does
+    offset_delta = (offset_delta + MAX_INT64 + 1) % (2 * MAX_INT64 + 2) - MAX_INT64 - 1
+    # DefaultRecordBatch.incrementSequence: after 2^31-1 comes 0.
     if base_sequence > MAX_INT32 - offset_delta:
         return offset_delta - (MAX_INT32 - base_sequence) - 1
     return base_sequence + offset_delta
@@ -359,7 +368,8 @@ def control_type_name(key: bytes | None) -> str:
 
 
 _SUFFIXES: Final = {"auto": "", "base64": "_b64", "hex": "_hex"}
-_PIECE_BYTES: Final = 3 * 256 * 1024  # a multiple of 3, because 3 bytes are 4 letters of base64
+# A multiple of 3, because 3 bytes are 4 letters of base64
+_PIECE_BYTES: Final = 3 * 256 * 1024
 
 
 def long_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> Iterator[bytes]:
@@ -385,6 +395,7 @@ def long_csv_row(
     of_column = {}
     for name, span in spans.items():
         mode = bytes_mode
+        # The choice between text and base64 needs the whole value, before the first byte is written.
         if mode == "auto" and not _is_clean_text(span):
             mode = "base64"
         of_column[f"{name}{_SUFFIXES[mode]}"] = span, mode
@@ -403,6 +414,7 @@ def _field(span: memoryview, mode: BytesMode) -> Iterator[bytes]:
     if mode != "auto":
         yield from _encoded(span, mode) if len(span) else (b'""',)
         return
+    # One quote decides for the whole field.
     is_quoted = not len(span) or any(needs_quotes(text) for text in _texts(span))
     yield b'"' if is_quoted else b""
     for text in _texts(span):

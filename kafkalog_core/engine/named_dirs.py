@@ -30,6 +30,7 @@ class NamedDirs:
         return hash(self.paths)
 
     def __reduce__(self) -> tuple[type[NamedDirs], tuple[tuple[str, ...]]]:
+        # Sent without what was read: a worker reads for itself what it needs.
         return NamedDirs, (self.paths,)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:

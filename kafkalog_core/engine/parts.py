@@ -117,16 +117,20 @@ def part_items(
     start = _scan_start(source, part, options)
     if start is None:
         return
+    # The offset is known at the beginning of the part only.
     if start.position == part.begin > 0:
         base_offset = part.next_offset
     until = MAX_INT64 if part.end is None else part.end
+    # The system must not read ahead into the part of another process.
     source.read_up_to(until)
     for item in scan(source, base_offset=base_offset, options=options, start=start.position, until=until):
         position = item.position if isinstance(item, Damage) else item.batches.column("position")[0]
+        # Items are in the order of the file: from here on all belong to other parts.
         if part.end is not None and position >= part.end:
             return
         kept = _kept(item, part)
         if kept is not None:
+            # The walk has passed damage by a search, so what follows is marked as in a scan of the whole file.
             if start.resynced and isinstance(kept, Run):
                 kept = kept._replace(resynced=True)
             yield kept
@@ -139,6 +143,7 @@ def _kept(item: Run | Damage, part: LogPart) -> Run | Damage | None:
     positions = item.batches.column("position")
     first, last = 0, item.batches.count
     if positions[0] < part.start:
+        # A run of the scan may begin before the part: its first rows belong to the part before.
         first = sum(position < part.start for position in positions)
     if part.end is not None and positions[-1] >= part.end:
         last = sum(position < part.end for position in positions)
@@ -161,8 +166,10 @@ def _scan_start(source: Source, part: LogPart, options: ScanOptions) -> _Start |
     if part.start <= part.begin:
         return _Start(part.begin)
     walk = _last_walk.to(source, part, options)
+    # The framing is lost before the part, and without a search no scan gets here.
     if walk.is_broken and not options.resync:
         return None
+    # A good checksum shows that the lengths have led to a batch, and not to bytes that look like one.
     found = last_good(source, walk.before, options.max_batch_bytes)
     return _Start(part.begin if found is None else found[0], walk.resynced)
 
@@ -203,13 +210,16 @@ class _LastWalk:
 
     def to(self, source: Source, part: LogPart, options: ScanOptions) -> Walk:
         """Return the walk to a part's start; it continues the last walk if the file is the same and did not change."""
+        # The same version of the file: a walk over other lengths would lead elsewhere.
         is_known = (self._version, self._begin) == (source.version, part.begin) and self._walk.position <= part.start
         walk = self._walk if is_known else Walk(part.begin, deque())
         search = EntrySearch(source, LogFraming(0), options.max_batch_bytes)
+        # After each search the walk goes on, until it arrives or finds nothing more.
         while True:
             resynced = walk.resynced
             walk = walk_lengths(source, walk.position, part.start, walk.before)._replace(resynced=resynced)
             if not walk.is_broken:
+                # Only a walk that arrived is remembered: one that failed must be tried with its own options.
                 self._version, self._begin, self._walk = source.version, part.begin, walk
                 return walk
             found = None
@@ -231,12 +241,15 @@ def walk_lengths(source: Source, position: int, end: int, passed_before: Iterabl
     framing, columns = LogFraming(0), None
     file_end, min_bytes = source.size_bytes, framing.min_entry_bytes
     reads, peeked, envelope_of = source.peeks(), source.peeked, ENVELOPE.struct.unpack_from
+    # The last places only: `last_good` looks back from the part.
     before = deque(passed_before, maxlen=_LOOKED_AT)
     while position < end:
+        # Offset and size are in the first 12 bytes; an unreadable header ends the walk like a wrong length.
         size = LOG_OVERHEAD + envelope_of(peeked)[1] if reads(position) else 0
         if not min_bytes <= size <= file_end - position:
             return Walk(position, before, is_broken=True)
         passed = 0
+        # Dense files have thousands of entries in a window: one system call for each would be slower than reading them.
         if size < _JUMP_BYTES:
             columns = columns or BatchColumns(BATCH_ROWS)
             passed = _walk_window(source, framing, position, end, columns)
@@ -262,6 +275,7 @@ def last_good(
         except UnreadableError:
             continue
         framing.walk(entry, position, -1, max_batch_bytes, check=True, into=probe)
+        # The kernel fills a row only for an entry whose checksum is correct.
         if probe.count:
             return position, probe
     return None
@@ -273,5 +287,6 @@ def _walk_window(source: Source, framing: LogFraming, position: int, end: int, c
         window = source.window(position, min(_DENSE_BYTES, end - position))
     except UnreadableError:
         return 0
+    # Without checksums: lengths alone are asked for here.
     _, passed = framing.walk(window, position, -1, MAX_INT32, check=False, into=columns)
     return passed if columns.count else 0

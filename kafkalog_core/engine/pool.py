@@ -77,6 +77,7 @@ def give_way() -> None:
     """Give way to all other processes, for processors and for disks, as `nice -n 19 ionice -c 3` does."""
     if hasattr(os, "nice"):
         os.nice(_LOWEST)
+    # Not on all machines: without the number of the call, only the processors are given way.
     number = _IOPRIO_SET.get(platform.machine())
     if sys.platform == "linux" and number is not None:
         import ctypes  # noqa: PLC0415 -- see above

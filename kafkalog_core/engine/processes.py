@@ -84,6 +84,7 @@ class Pool:
         self._children = _heeds_children()
         try:
             self._shared = _Shared(self._context.Value("q", 0), self._context.Value("b", 0, lock=False))
+            # Ctrl-C goes to the whole process group; the children inherit the blocked signal, and the caller ends them.
             with _sigint_blocked():
                 resource_tracker.ensure_running()
             self._executor = ProcessPoolExecutor(
@@ -101,6 +102,7 @@ class Pool:
     ) -> None:
         self._shared.stop.value = True  # of what is not done yet nobody wants the result
         try:
+            # Nothing is cancelled by force: a task ends at its next report of bytes.
             self._executor.shutdown(cancel_futures=True)
         except RuntimeError:  # its thread could not be started, so there is nothing to wait for
             pass
@@ -122,6 +124,7 @@ class Pool:
 
         Each output is to be read before the next one is requested. Its data come while the task is at work.
         """
+        # No directory for temporary files: outputs are kept in memory instead.
         if self._scratch is None:
             yield from outputs_in_memory(self.map, work_of, tasks)
             return
@@ -137,8 +140,9 @@ class Pool:
         self._count()
 
     def done(self, future: Future[_Done]) -> _Done:
-        """Return what has become of a task, after its end. Raises WorkerLostError, and what the progress raises."""
+        """Return a task's result as soon as it has ended. Raises WorkerLostError, and what the progress raises."""
         while not future.done():
+            # In steps: the progress may raise an error of its own, such as Ctrl-C.
             self.wait(future, _LOOK_S)
         self._count()
         try:
@@ -153,6 +157,7 @@ class Pool:
         waiting: deque[_Begun] = deque()
         source = iter(tasks)
         while True:
+            # One more than there are processes, so that none waits for the caller; more would fill the spool.
             for task in itertools.islice(source, self.jobs + 1 - len(waiting)):
                 waiting.append(submit(task))
             if not waiting:
@@ -163,13 +168,15 @@ class Pool:
         self, work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, int] | None = None
     ) -> Future[_Done]:
         if START_METHOD == "forkserver":
+            # The server imports the module of the work once, and each process inherits it.
             self._context.set_forkserver_preload([work_of.__module__])
         try:
             with _sigint_blocked():  # for the processes, and the server, that are started here
                 return self._executor.submit(_run, work_of, task, place)
         except BrokenProcessPool as error:
             raise _lost() from error
-        except (OSError, EOFError, RuntimeError) as error:  # EOFError: of a server that has ended; no more threads
+        # EOFError: of a server that has ended; RuntimeError: no more threads
+        except (OSError, EOFError, RuntimeError) as error:
             raise _not_started(error) from error
 
     def _submit_output(self, scratch: str, work_of: Callable[..., Any], task: tuple[Any, ...]) -> _PoolOutput:
@@ -202,7 +209,8 @@ class _PoolOutput:
     def data(self) -> Iterator[bytes]:
         """See `TaskOutput`."""
         while not self._is_read:
-            is_done = self._future.done()  # before the look: what is written after it is looked at again
+            # Before the look: what is written after it is looked at again
+            is_done = self._future.done()
             yield from self._files.files()
             if not is_done:
                 self._pool.wait(self._future, _SHORT_S)
@@ -223,6 +231,8 @@ def _temporary_directory() -> tempfile.TemporaryDirectory[str] | None:
     """
     try:
         place = tempfile.gettempdir()
+        # The working directory may be a broker's: a temporary directory there would stop it
+        # (LocalLog.parseTopicPartitionName).
         if place not in _TEMP_PLACES and not any(map(os.environ.get, _TEMP_VARIABLES)) and place == os.getcwd():
             return None
         return tempfile.TemporaryDirectory(prefix="kafkalog-workers-", dir=place, ignore_cleanup_errors=True)
@@ -232,6 +242,7 @@ def _temporary_directory() -> tempfile.TemporaryDirectory[str] | None:
 
 def _context(scratch: str | None) -> BaseContext:
     method = START_METHOD
+    # The path of the server's socket would be longer than the system allows.
     if method == "forkserver" and (scratch is None or len(os.fsencode(os.path.dirname(scratch))) > _MOST_TEMP_BYTES):
         method = "spawn"
     return multiprocessing.get_context(method)
@@ -240,8 +251,8 @@ def _context(scratch: str | None) -> BaseContext:
 def _heeds_children() -> signal.Handlers | None:
     """Let the system keep the exit status of children, and return how to undo that; None: it does.
 
-    A supervisor may start it with SIGCHLD ignored. The system forgets the children then, and the executor would wait
-    for them for ever.
+    A supervisor may start it with SIGCHLD ignored. The system then keeps no exit status of a child, and the executor
+    would wait for one without end.
     """
     if signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
         return None
@@ -278,16 +289,18 @@ def _sigint_blocked() -> Iterator[None]:
 
 # --- in a worker process ----------------------------------------------------------------------------------------------
 class _Shared(NamedTuple):
-    """What the processes share with the one that has started them: the bytes that were read, and whether they stop."""
+    """What the workers share with their parent process: the bytes that were read, and whether to stop."""
 
     read_bytes: Synchronized[int]
     stop: Any
 
     def advance(self, size_bytes: int) -> None:
         """Count bytes that were read. Raises StopWorkError if nobody waits for the work any more."""
+        # The one point at which a task can be stopped: every reader calls it.
         if self.stop.value:
             raise StopWorkError
         if size_bytes:
+            # The value is shared by all processes, and `+=` is two steps.
             with self.read_bytes.get_lock():
                 self.read_bytes.value += size_bytes
 
@@ -315,12 +328,15 @@ def _settings_of(jobs: int) -> _Settings:
 
 def _begin(shared: _Shared, settings: _Settings, scratch: str | None) -> None:
     """Begin a process of the pool."""
+    # Ctrl-C reaches the parent, which stops the work in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # As in the parent, where the command has set it.
     gc.set_threshold(*settings.gc_threshold)
     READING.keeps_cache, READING.limit, REACHING.options = settings.keeps_cache, settings.limit, settings.storage
     _Here.shared, REACHING.check = shared, partial(shared.advance, 0)
     _keep_memory()
-    with suppress(RuntimeError):  # a limit of threads: then it ends when it asks for another task
+    # A limit of threads: then it ends when it asks for another task
+    with suppress(RuntimeError):
         Thread(target=_end_with_parent, args=(scratch,), daemon=True).start()
 
 
@@ -354,8 +370,10 @@ def _sendable(error: BaseException) -> Exception:
     """Return an error that can be pickled both ways: another one would end the pool."""
     failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
     if not isinstance(error, KafkalogError | StopWorkError):
-        failure.add_note(format_exc())  # which does not go with it
+        # An unexpected error loses its traceback on the way: its text is added as a note.
+        failure.add_note(format_exc())
     try:
+        # Both ways: some errors can be pickled and not unpickled, and that would break the whole pool.
         pickle.loads(pickle.dumps(failure))  # noqa: S301 -- made a moment ago
     except Exception:  # noqa: BLE001 -- of any class
         return RuntimeError(f"{type(error).__name__}: {str(error)[:_MOST_TEXT]}")
@@ -371,6 +389,7 @@ def _keep_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):
         return
+    # Above this size malloc maps memory of its own and gives it back at once; windows of 1 MiB are below it.
     mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
     mallopt(_M_TRIM_THRESHOLD, _HELD_BYTES)
 
@@ -379,8 +398,10 @@ def _end_with_parent(scratch: str | None) -> None:
     """Wait until the process that has started this one is dead, then delete its temporary files and end."""
     parent = multiprocessing.parent_process()
     if parent is not None:
+        # The sentinel is readable when the parent ends, also by SIGKILL.
         connection.wait([parent.sentinel])
         if scratch is not None:
+            # Renamed first: of several processes one deletes the files.
             ended = f"{scratch}-ended"
             with suppress(OSError):  # another process was first
                 os.rename(scratch, ended)  # after that, no task adds a file

@@ -71,6 +71,7 @@ class Report:
     @property
     def unfinished_bytes(self) -> int:
         """Bytes of log that were read of what was not finished, as far as progress was reported."""
+        # Progress counts what was read; files that were not finished are in no other figure.
         return max(0, self.advanced_bytes - (self.bytes - self.unchanged_bytes))
 
     def expect(self, *, files: int = 0, partitions: int = 0, size_bytes: int = 0) -> None:
@@ -117,6 +118,7 @@ class Report:
         It is 3 if a target could not be read, or the user may not read a file in one, whatever else was found: an
         incomplete result must not look like a complete one. The findings are in the rows.
         """
+        # An incomplete result must not look like a complete one.
         if self.is_partial:
             return REFUSED
         is_bad = self.severities["error"] or (self._fail_on == "warning" and self.severities["warning"])
@@ -125,6 +127,7 @@ class Report:
     def summary_row(self) -> dict[str, object]:
         """Return the `summary` row."""
         return {
+            # The larger one: a log may grow while it is read.
             "files": self.files,
             "files_total": max(self.files, self.expected_files),
             "partitions": self.partitions,
@@ -204,12 +207,14 @@ class LogStats:
     def add_wrapped(self, records: RecordColumns) -> None:
         """Add records in wrappers, whose headers contain neither their number nor all offsets and timestamps."""
         self.records += records.count
+        # Wrappers of magic 0 and 1 show only their last offset.
         first_offset = min(records.column("offset"))
         self._widen_offsets(first_offset, first_offset)
         self._widen_times([time for time in records.column("timestamp_ms") if time >= 0])
 
     def _add_offsets(self, batches: BatchColumns) -> None:
         known = [offset for offset in batches.column("base_offset") if offset >= 0]
+        # An offset of 0.7 is the address of the message; it has no separate last offset.
         is_v07 = batches.column("format")[0] == FORMAT_V07
         last = max(known) if is_v07 else max(batches.column("last_offset"))
         self._widen_offsets(min(known) if known else last, last)
@@ -224,6 +229,8 @@ class LogStats:
         known += [
             time
             for time, bits in zip(batches.column("base_timestamp_ms"), attributes, strict=True)
+            # With these bits the base timestamp is a delete horizon (KIP-534) or the append time, not the first
+            # record's.
             if time >= 0 and not (bits >= 0 and bits & (DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT))
         ]
         self._widen_times(known)
@@ -245,6 +252,7 @@ class LogStats:
                 self.control_records += count
             elif bits & TRANSACTIONAL_BIT:
                 self.transactional_records += count
+            # Bounded: a log with millions of producer ids must not fill the memory.
             if producer >= 0 and (producer in self.producers or len(self.producers) < MAX_PRODUCERS):
                 self.producers[producer] += count
 

@@ -51,6 +51,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         """Return whether a partition is selected. Raises SelectionError if the pattern is not a regular expression."""
         if self.partitions and partition not in self.partitions:
             return False
+        # A file outside a partition has no topic that could match.
         if topic is None:
             return not self.topics and self.topic_regex is None
         if any(fnmatchcase(topic, pattern) for pattern in self.excludes):
@@ -63,6 +64,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         if self.topic_regex is None:
             return True
         try:
+            # The whole name, as Kafka's tools match topics.
             return re.fullmatch(self.topic_regex, topic) is not None
         except re.error as error:
             raise SelectionError(f"topic pattern {self.topic_regex!r} is not a regular expression: {error}") from error
@@ -111,6 +113,7 @@ _ONE_DAY: Final = timedelta(days=1)
 
 def parse_size(text: str) -> int:
     """Return the bytes of `4096`, `64k`, `64KiB` or `64kB`: powers of 1024, with `kB` of 1000."""
+    # `64k` is 1024 times, `64kB` 1000 times 64: only the B shows that SI units are meant.
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise SelectionError(f"{text!r} is not a size; write bytes as 1048576, 1m or 1MiB (1024^2), or 1MB (1000^2)")
@@ -141,6 +144,7 @@ def parse_time_ms(text: str, *, end_of_day: bool = False) -> int:
     if stripped.isascii() and stripped.isdigit():
         time_ms = whole_number(stripped)
         if time_ms < _MIN_PLAIN_MS:
+            # 20250101 is more likely a date than a moment in 1970.
             raise SelectionError(_two_readings(stripped, time_ms))
         return time_ms
     try:
@@ -153,6 +157,7 @@ def parse_time_ms(text: str, *, end_of_day: bool = False) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     time_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
+    # A last day is included whole; with a time of day the moment is meant.
     names_a_day_alone = end_of_day and ":" not in stripped and "T" not in stripped.upper()
     return time_ms + _ONE_DAY // timedelta(milliseconds=1) - 1 if names_a_day_alone else time_ms
 

@@ -1,11 +1,11 @@
 """What a task writes, on its way from its process to the caller: files of some megabytes, deleted when they are read.
 
-A task may have a few such files at a time, and then waits until the first of them was read: so the space that they need
-is bounded, whatever a task writes. Only one task is read at a time, the first that has not ended; those after it wait.
-So the order is that of the tasks, and no process waits for one after it. The last bytes of a task, less than a file,
-come with its result: most tasks need no file.
+A task may have a few such files at a time. Then it waits until the first of them has been read, so the files take a
+bounded space, whatever a task writes. The caller reads one task at a time, in the order of the tasks: the others wait,
+and no process waits for a later one. The last bytes of a task, less than a file, come with its result: most tasks need
+no file.
 
-Workers that share no directory with the caller, as those on other machines, keep all of it in memory, compressed.
+Workers on other machines share no directory with the caller. They keep their output in memory, compressed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 SPOOL_BYTES: Final = 8 * 1024 * 1024
 """Size of a file, unless what is written at once is larger."""
 MOST_FILES: Final = 4
-"""Files of a task that were not read yet, besides the one that is being written."""
+"""Files of a task that were not read yet, apart from the file that is being written."""
 _PAUSE: Final = Event()
 _PAUSE_S: Final = 0.002
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
@@ -107,6 +107,7 @@ def shortage(directory: str | None, jobs: int) -> str | None:
     if directory is None:
         return "no directory for temporary files can be written"
     found = os.statvfs(directory)
+    # The most that all tasks may have written before it is read, with the file that each is writing.
     free_bytes, needed_bytes = found.f_bavail * found.f_frsize, (jobs + 1) * (MOST_FILES + 1) * SPOOL_BYTES
     if free_bytes >= needed_bytes:
         return None
@@ -134,6 +135,7 @@ class SpoolWriter:
         if isinstance(data, memoryview) and data.obj is self._memory.obj:  # they are there
             self._size += size_bytes
         else:
+            # A write is never divided: the reader parses each piece by itself.
             if size_bytes > SPOOL_BYTES - self._size:
                 self._put(self._memory[: self._size])
             if size_bytes > SPOOL_BYTES:
@@ -153,6 +155,7 @@ class SpoolWriter:
         if not data:
             return
         oldest = _path(self._directory, self._task, self._number - MOST_FILES)
+        # The reader deletes what it has read; until then this task waits, and the space is bounded.
         while self._number >= MOST_FILES and os.path.exists(oldest):
             self._look()
             _PAUSE.wait(_PAUSE_S)
@@ -162,7 +165,8 @@ class SpoolWriter:
                 left = memoryview(data)
                 while left:
                     left = left[file.write(left) :]
-            os.rename(f"{path}.tmp", path)  # a file under this name is whole
+            # A file under this name is whole
+            os.rename(f"{path}.tmp", path)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             advice = "set TMPDIR to another place, or use --jobs 1, which needs none"
@@ -181,11 +185,13 @@ class SpoolReader:
 
     def files(self) -> Iterator[bytes]:
         """Yield the contents of the files that are there; each is deleted."""
+        # The next file is not there yet.
         with suppress(FileNotFoundError):
             while True:
                 path = _path(self._directory, self._task, self._number)
                 with open(path, "rb", buffering=0) as file:
                     data = file.read()
+                # Deleted before it is handed on: the writer may continue at once.
                 os.unlink(path)
                 self._number += 1
                 yield data

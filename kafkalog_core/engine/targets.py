@@ -169,6 +169,7 @@ def resolve(
     UnsupportedError (Redpanda) and SelectionError.
     """
     wanted = selection or Selection()
+    # Listings of an object store are of one run; another run must see new objects.
     REACHING.is_used = False
     if any(map(is_object, paths)):
         from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such a path alone
@@ -181,12 +182,14 @@ def resolve(
         if refusals and on_refusal is None:
             raise refusals[0]
     if on_refusal is not None and refusals:
+        # With nothing found, the last error ends the command, and the others are shown before.
         for error in refusals if found else refusals[:-1]:
             on_refusal(error)
         if not found:
             raise refusals[-1]
     unique = _without_repeats(found)
     selected = [chosen for target in unique if (chosen := _select(target, wanted)) is not None]
+    # A selection that matches nothing is an error, not an empty result.
     if not selected and not wanted.is_everything:
         raise SelectionError(f"no partition matches {wanted}; {describe_topics(partition_names(unique))}")
     named_dirs = _log_dirs(unique)
@@ -224,6 +227,7 @@ def _matching(pattern: str) -> list[str]:
     other = None if is_object(pattern) else _OTHER_S3.match(pattern)
     if other is not None and not exists(pattern):
         raise NotFoundError(f"objects are read from s3:// paths; write s3://{pattern[other.end() :]}", path=pattern)
+    # A name with `[` in it may exist; then it is a path.
     if _GLOB_MAGIC.search(pattern) is None or exists(pattern):
         return [pattern]
     if is_object(pattern):
@@ -238,6 +242,7 @@ def _targets_of(path: str) -> list[Target]:
         raise NotFoundError("an empty path")
     if is_object(path):
         path = absolute(path)
+    # Links are followed, as a broker follows them.
     status = stat_path(path)
     if stat.S_ISDIR(status.st_mode):
         return _directory_targets(list_directory(path), (status.st_dev, status.st_ino))
@@ -273,8 +278,10 @@ def _log_kind(file: FileInfo) -> FileKind:
     """Return the kind of a log file. Damage looks like anything, so content counts only if the name has no offset."""
     try:
         content = _content_of(file)
-    except UnreadableError:  # only its first block: the rest may be readable
+    # Only its first block: the rest may be readable
+    except UnreadableError:
         return file.name.kind
+    # Damage looks like anything: a name with an offset counts more than the content.
     if content.kind in _FOREIGN_CONTENT and file.name.base_offset is None:
         raise UnknownFileError(f"{content.what}, not a log of Kafka", path=file.path)
     return file.name.kind
@@ -294,9 +301,11 @@ def _directory_targets(listing: Listing, identity: _Identity) -> list[Target]:
     name = partition_name(listing.path)
     kinds = {file.name.kind for file in listing.files}
     has_log = any(file.name.kind in LOG_KINDS and file.name.canonical for file in listing.files)
+    # Redpanda's log directory has the same look, and another format.
     if not has_log and is_redpanda(listing):
         raise UnsupportedError(f"a directory of {_REDPANDA}", path=listing.path)
     log_dir = log_dir_of(listing)
+    # Content before the name: a log directory may be called `kafka-1`.
     is_partition = has_log and name.is_partition and not log_dir.is_broker_dir
     if not is_partition and _is_log_dir(log_dir, has_log=has_log):
         return [LogDirTarget(log_dir=log_dir, partitions=log_dir.partitions, is_whole=True)]
@@ -304,6 +313,7 @@ def _directory_targets(listing: Listing, identity: _Identity) -> list[Target]:
         return [_partition_target(listing.path, name, identity)]
     if not kinds.isdisjoint(_REMOTE_KINDS):
         return [_file_target(file) for file in listing.files if file.name.kind in _REMOTE_KINDS]
+    # An empty partition directory in a broker's log directory is a partition; elsewhere it is nothing.
     if not (listing.files or listing.directories):
         target = _partition_target(listing.path, name, identity)
         if target.log_dir is not None:
@@ -319,6 +329,7 @@ def _is_log_dir(log_dir: LogDir, *, has_log: bool) -> bool:
 
 def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> PartitionTarget:
     place = PartitionPath(path=path, name=name, device=identity[0], inode=identity[1], is_named=True)
+    # A partition that is a link belongs to two log directories: where the link is, and where its target is.
     around = dict.fromkeys((parent(path), parent(real(path))))
     log_dirs = [parent for parent in around if name.is_partition and is_broker_dir(parent)]
     return PartitionTarget(place=place, log_dir=log_dirs[0] if log_dirs else None)
@@ -379,6 +390,7 @@ def _without_repeats(targets: Iterable[Target]) -> list[Target]:
     """Return each partition and file once, however many paths lead to it, without log files of chosen partitions."""
     seen: set[_Identity] = set()
     result: list[Target] = []
+    # Broader targets first: a partition that is part of a log directory is read with it.
     ranked = sorted(targets, key=_breadth)
     named = {target.place.identity for target in ranked if isinstance(target, PartitionTarget)}
     for target in ranked:
@@ -403,6 +415,7 @@ def _breadth(target: Target) -> int:
 def _is_in_chosen_partition(target: Target, seen: set[_Identity]) -> bool:
     if not isinstance(target, FileTarget) or target.kind not in LOG_KINDS:
         return False
+    # A log file that is named next to its own partition would be read twice.
     status = stat_path(parent(target.path))
     return (status.st_dev, status.st_ino) in seen
 
@@ -414,6 +427,7 @@ def _select(target: Target, selection: Selection) -> Target | None:
         chosen = tuple(place for place in target.partitions if selection.takes(place.name.topic, place.name.partition))
         kept = tuple(finding for finding in target.log_dir.findings if _concerns(finding, selection))
         log_dir = replace(target.log_dir, findings=kept)
+        # Files of the broker concern every partition.
         is_there = chosen or any(finding.topic is not None for finding in kept)
         return replace(target, log_dir=log_dir, partitions=chosen, is_whole=False) if is_there else None
     name = target if isinstance(target, FileTarget) else target.place.name

@@ -128,6 +128,8 @@ class _Log(Struct, frozen=True, kw_only=True):
     def is_clean(self) -> bool:
         """Whether a broker that starts on it skips recovery, and so uses the last indexes unchecked."""
         directory = self.unit.log_dir
+        # LogLoader.recoverLog recovers nothing after a clean shutdown; otherwise it rebuilds the indexes of the last
+        # segment.
         return directory is not None and is_there(f"{directory}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
 
 
@@ -224,6 +226,8 @@ class _Seeker:
         path = log.unit.log_dir or log.unit.path
         guess = self._releases.get(path)
         if guess is None:
+            # Sibling directories of the same broker may show the release where this one does not; with --kafka it is
+            # known already.
             beside = () if self._request.kafka is not None else other_dirs(log.unit.log_dir, self._named_dirs, {})
             guess = self._releases[path] = infer_release(path, kafka=self._request.kafka, beside=beside)
         trace = Trace()
@@ -240,7 +244,8 @@ class _Seeker:
             answers = search.answers()
             differences = search.differences(answers[0])
             answers = [search.matching(answer, self._request.filters) for answer in answers]
-            lookup.require_same()  # before an answer is given
+            # Before an answer is given
+            lookup.require_same()
             yield self._rows(search, answers)
             yield from self._fetched(search, answers[0])
             yield from self._damages(search)
@@ -273,6 +278,7 @@ class _Seeker:
         counted = (answer.fetch if answer.record is None else answer.record.batch).position
         for chunk in search.fetched(answer.fetch, self._request.read_bytes, self._request.max_read_bytes):
             if chunk.table is tables.BATCH:
+                # Counted as the batch of the answer already.
                 self._report.batches += sum(row["position"] != counted for row in chunk.rows())
             yield chunk
 
@@ -368,6 +374,8 @@ class _Search:
         kind, value = self._question.kind, self._question.value
         if kind == "before":
             return self._before()
+        # An empty directory: a start creates a segment in it (LogLoader.recoverLog), but today there is nothing to
+        # find.
         if not self.lookup.segments:
             return [_Answer(outcome="none", detail="the log has no segment")]
         if kind == "timestamp":
@@ -416,6 +424,7 @@ class _Search:
             detail = self._other_offset(record, offset)
             return _Answer(outcome="next", record=record, fetch=located.batch, detail=detail)
         end, _ = lookup.log_end(self.trace)
+        # UnifiedLog.read accepts the log end offset as a start, and returns nothing there.
         if start_offset <= offset == end:
             return self._at_end()
         if not start_offset <= offset < end:
@@ -423,6 +432,8 @@ class _Search:
             detail = f"this {log} has no offset"
             if start_offset < end:
                 detail = f"offsets of this {log} are {start_offset} to {end - 1}"
+            # Retention by DeleteRecords raises the log start offset before it deletes segments (KIP-107), so the
+            # records are still on disk.
             if offset < start_offset and record is not None and record.offset < start_offset:
                 batch = record.batch
                 detail += (
@@ -482,16 +493,20 @@ class _Search:
         log, lookup, rules, trace = self.log, self.lookup, self._rules, self.trace
         if log.is_v07 or not log.is_based or not lookup.segments:
             return []
-        if rules.checks_indexes and trace.doubts:  # every start checks all indexes, and rebuilds the wrong ones
+        # Every start of 0.9 to 0.11 checks all indexes, and rebuilds the wrong ones (LogSegment.sanityCheck)
+        if rules.checks_indexes and trace.doubts:
             return []
         broker = Broker(
             has_warm_section=lookup.has_warm_section,
+            # After an unclean shutdown the last segment is recovered, and its indexes are rebuilt from the log.
             recovers_from=len(lookup.segments) if log.is_clean else len(lookup.segments) - 1,
         )
         try:
             if self._question.kind == "timestamp" and rules.has_times:
                 theirs = broker_time(lookup, self._question.value, broker, trace)
                 is_same = _offset(theirs.record) == _offset(answer.record)
+            # `earliest` and an offset are one look-up for a broker; out of range is decided by log start and end,
+            # without an index.
             elif (
                 self._question.kind in {"offset", "earliest"} and answer.outcome != "out-of-range" and self._is_doubtful
             ):
@@ -544,6 +559,7 @@ class _Search:
     def fetched(self, batch: BatchPlace, size_bytes: int, max_bytes: int) -> Iterator[Chunk]:
         """Yield the whole batches that a fetch from a batch returns, then its `fetch` row. Raises StorageError."""
         log, lookup, trace = self.log, self.lookup, self.trace
+        # KIP-74 (0.10.1): the first batch of a fetch is returned whole, also if it is larger than the limit.
         has_whole_first = not log.is_v07 and self._rules.has_whole_first
         cut = lookup.fetch(batch, size_bytes, max_bytes=max_bytes, has_whole_first=has_whole_first, trace=trace)
         end = cut.position + cut.size_bytes
@@ -553,7 +569,8 @@ class _Search:
         batches, whole_end, last_offset = 0, cut.position, None
         for item in segment.scan(cut.position, ScanOptions(), end=end):
             if isinstance(item, Damage):
-                if item.position + item.size_bytes < end:  # else it is the cut batch, or the end of the log
+                # Otherwise it is the cut batch, or the end of the log
+                if item.position + item.size_bytes < end:
                     trace.met(segment.path, item)
                     whole_end = max(whole_end, item.position + item.size_bytes)
                 continue

@@ -66,10 +66,10 @@ _FEATURES: Final = {
     "share.version": (0, 1),
     "eligible.leader.replicas.version": (0, 1),
 }
-"""The features that this broker supports, with their levels: those of Kafka 4.3 (`BrokerFeatures`).
+"""The features that this broker supports, at the levels of Kafka 4.3 (`BrokerFeatures`).
 
-Not those of what is not served: transaction.version (KIP-890), streams.version and the controllers' kraft.version. A
-Java producer that finds transaction.version 2 finalized adds no partition to a transaction any more.
+Features that it does not serve are left out: transaction.version (KIP-890), streams.version and the controllers'
+kraft.version. A Java producer that finds transaction.version 2 finalized adds no partition to a transaction any more.
 """
 _FIRST_WITH_LEVEL_0: Final = 4  # before, clients cannot read a feature that is supported from 0 on (KAFKA-17492)
 _FEW_ELEMENTS: Final = 20_000
@@ -138,12 +138,14 @@ class RequestContext(Struct):
     def reply(self, body: Body, throttle_ms: int = 0) -> Reply:
         """Return the response with this body. Raises ProtocolError if a field does not fit its schema.
 
-        throttle_ms: for how long the client is throttled by a quota of its bytes; that of its requests is added here.
+        throttle_ms: how long a quota of bytes throttles the client; the time of the request quota is added here.
         """
         request = self.request
         body = body if self.amend is None else self.amend(body)
+        # The longest of the throttles counts: they run at the same time.
         if self.throttle is not None:
             throttle_ms = max(throttle_ms, self.throttle.response_ms())
+            # The client is shown the time, and the network does not read it for as long (KIP-219).
             if throttle_ms:
                 body = {**body, "throttle_time_ms": throttle_ms}
         pieces = encode_response(request.api, request.version, request.correlation_id, body)
@@ -186,13 +188,14 @@ class RequestDispatcher:
         decoded: called with the API and the version of each request that is served, and its connection.
         throttles: measure what clients use of their quotas.
         lacks_groups: returns whether `__consumer_offsets` would be created by a record; None: none is written.
-        features: returns those of the cluster; None: it has none.
+        features: returns the finalized features of the cluster; None: it has none.
         partitions: returns the number of partitions that exist: a request may have elements in proportion to it.
         """
         by_name = {api.name: api for api in apis().values()}
         self._handlers = {by_name[name].key: entry for name, entry in handlers.items()}
         own = by_name[_API_VERSIONS]
         self._handlers[own.key] = (_LAST_API_VERSIONS, self._api_versions)
+        # From 0 on: clients choose the highest version that both sides have.
         self._ranges = [
             {"api_key": key, "min_version": 0, "max_version": last} for key, (last, _) in sorted(self._handlers.items())
         ]
@@ -219,6 +222,7 @@ class RequestDispatcher:
         if self._decoded is not None:
             self._decoded(decoded.api.name, decoded.version, connection)
         throttle = None
+        # Requests before the log-in have no user whose quota they could use.
         if self._throttles is not None and decoded.api.key not in _UNMEASURED:
             throttle = self._throttles.begin(connection, decoded.client_id, len(request))
         context = RequestContext(decoded, connection, throttle=throttle)
@@ -228,8 +232,10 @@ class RequestDispatcher:
 
     def _answer(self, context: RequestContext, handler: Handler) -> Answer:
         name = context.request.api.name
+        # On other threads: the network's own would keep all its connections waiting for the disk.
         if name in _READS:
             return self._threads.read(lambda: handler(context))
+        # A record of a group whose topic does not exist yet creates it, which takes as long as a change.
         if name in _CHANGES or (name in _OF_GROUPS and self._lacks_groups is not None and self._lacks_groups()):
             return self._threads.change(lambda: handler(context))
         return handler(context)
@@ -282,7 +288,7 @@ class RequestDispatcher:
         return context.reply(body | self._described_features(context.version))
 
     def _described_features(self, version: int) -> Body:
-        """Return what ApiVersions says of features (KIP-584); those of the cluster that are not supported are left out.
+        """Return the features for ApiVersions (KIP-584), without features of the cluster that are not supported.
 
         `ApiVersionsResponse.maybeFilterSupportedFeatureKeys`.
         """

@@ -8,7 +8,7 @@
     disks.verify().frame("finding").where("severity = 'error'").show()
     disks.sql("SELECT code, count(*) FROM findings GROUP BY code").show()
 
-The jobs are those of `kafkalog spark`, and their rows are the same. No job changes a disk.
+The jobs and their rows are the same as in `kafkalog spark`. No job changes a disk.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Disks:
 
         Args:
             output: directory of the catalog, or a place in an object store (`s3://`, `gs://`, `abfss://`): new, empty,
-                or that of an earlier run.
+                or from an earlier run.
             level: see `verify`.
             storage: how to reach an object store; see `Store`.
             now_ms: see `verify`.
@@ -190,12 +190,12 @@ class Disks:
 
         Args:
             output: directory of the export, or a place in an object store (`s3://`, `gs://`, `abfss://`): new, empty,
-                or that of an earlier run.
+                or from an earlier run.
             format: `parquet` writes plain files instead, once, into a new or empty directory.
             from_offset: first offset in partitions that are new to the export or reloaded; None: the log start offset.
             from_time_ms: the same as a time, in ms since 1970: the first record that is not older.
             reload: whether records that were exported before are exported again from there on.
-            on_change: what to do with a log that is not the one that was exported.
+            on_change: what to do with a log other than the exported one.
             storage: how to reach an object store; see `Store`.
             now_ms: time of the commits, in ms since 1970; None: now.
         """

@@ -163,6 +163,7 @@ class EntrySearch:
         before = end if before is None else before
         wanted = DISK_BLOCK_BYTES  # it is usually near, and in dense damage each place starts a new search
         while position < before:
+            # A header could begin within the last bytes of the hole.
             data = min(self._source.hole_end(position), before) - _OVERLAP_BYTES
             if data > position:  # no entry starts in a hole, but the zeros before data may be its first bytes
                 self._searched_bytes += data - position
@@ -193,9 +194,12 @@ class EntrySearch:
         while True:
             at = self._framing.candidate(window, begin, rest, self._max_batch_bytes)
             if at < 0:
+                # The last bytes are searched again with the next window: an entry may begin there.
                 return None, rest if len(window) >= rest else max(begin, len(window) - _OVERLAP_BYTES)
             begin = at + 1
             size = self._framing.entry_bytes(window[at:])
+            # Candidates cost a checksum of their whole size. Random data has many, and without a budget a search would
+            # be quadratic.
             if not self._affords(size, self._searched_bytes + at):
                 self.passed_over += 1
                 continue
@@ -203,11 +207,13 @@ class EntrySearch:
             if self._is_entry(position + at, size, window[at : at + size] if is_inside else None):
                 return position + at, 0
             self._wrong_bytes[size.bit_length()] += size
-            if not is_inside:  # reading it has overwritten the window
+            # Reading it has overwritten the window
+            if not is_inside:
                 return None, begin
 
     def _affords(self, size: int, searched_bytes: int) -> bool:
         size_class = size.bit_length()
+        # Per size class: many wrong small candidates must not use up the budget of a large one.
         budget = CHECKED_PER_BYTE * searched_bytes + (FREE_CHECKS << size_class)
         return self._wrong_bytes[size_class] + size <= budget
 
@@ -223,7 +229,8 @@ class EntrySearch:
 def count_zeros(source: Source, position: int, end: int) -> int:
     """Return the number of zero bytes from `position` on, up to `end` or the first other or unreadable byte."""
     at = position
-    wanted = DISK_BLOCK_BYTES  # mostly there are few
+    # Mostly there are few
+    wanted = DISK_BLOCK_BYTES
     while at < end:
         try:
             window = source.window(at, min(wanted, end - at))

@@ -104,7 +104,8 @@ def stat_path(path: str) -> os.stat_result:
         return os.stat(path)
     except OSError as error:
         raise open_error(path, error) from error
-    except ValueError as error:  # a NUL in it
+    # A NUL in it
+    except ValueError as error:
         raise NotFoundError("no such file or directory", path=path) from error
 
 
@@ -115,6 +116,7 @@ def list_directory(path: str) -> Listing:
     files: list[FileInfo] = []
     directories: list[DirectoryInfo] = []
     findings: list[Finding] = []
+    # A broker creates the directory as its own user: files of another user are suspect.
     uid = stat_path(path).st_uid
     try:
         with os.scandir(path) as entries:
@@ -172,11 +174,13 @@ def _look_at(entry: os.DirEntry[str]) -> FileInfo | DirectoryInfo | Finding:
     try:
         status = entry.stat()
     except OSError as error:
-        if error.errno == errno.EACCES and not entry.is_symlink():  # the directory refuses, for all that is in it
+        # The directory refuses, for all that is in it
+        if error.errno == errno.EACCES and not entry.is_symlink():
             raise denied(entry.path) from error
         problem = open_error(entry.path, error)
         if entry.is_symlink():
             return found("file.broken-link", entry.path, reason=problem.message)
+        # A broker deletes `.deleted` files while we list (LocalLog.deleteSegmentFiles).
         if error.errno in _VANISHED_ERRNOS:
             return found("file.vanished", entry.path)
         return found(code_of_error(problem), entry.path, reason=problem.message)
@@ -188,6 +192,7 @@ def _look_at(entry: os.DirEntry[str]) -> FileInfo | DirectoryInfo | Finding:
 
 
 def _ownership_findings(file: FileInfo, directory_uid: int) -> list[Finding]:
+    # LogLoader.removeTempFilesAndCollectSwapFiles: one file that it may not read takes the log directory offline.
     if not file.mode & stat.S_IRUSR:
         return [found("file.unreadable", file.path, mode=f"{file.mode:04o}")]
     if file.uid != directory_uid:
@@ -262,6 +267,7 @@ def group_segments(files: Iterable[FileInfo], log_kind: FileKind) -> tuple[tuple
         name = file.name
         if name.kind in SEGMENT_KINDS and name.base_offset is not None:
             extra = FileKind.LOG_V07 if name.kind is FileKind.LOG_V07 else ""
+            # `5.log` and `05.log` have one offset, and are two files to a broker.
             prefix = name.raw.partition(".")[0]
             groups.setdefault((name.base_offset, prefix, name.state, extra), {})[_FIELD_OF_KIND[name.kind]] = file
     live: list[Segment] = []
@@ -273,6 +279,7 @@ def group_segments(files: Iterable[FileInfo], log_kind: FileKind) -> tuple[tuple
         segment = Segment(base_offset=base_offset, state=state, **parts)
         (live if state is SegmentState.CLOSED else others).append(segment)
     if live:
+        # The last live segment is the active one.
         live[-1] = replace(live[-1], state=SegmentState.ACTIVE)
     return tuple(live), tuple(others)
 
@@ -280,6 +287,7 @@ def group_segments(files: Iterable[FileInfo], log_kind: FileKind) -> tuple[tuple
 def _live_state(base_offset: int, parts: dict[str, FileInfo], log_kind: FileKind) -> SegmentState | None:
     log = parts.get("log")
     if log is None:
+        # A snapshot without a log is normal: a clean shutdown leaves one at the log end.
         return SegmentState.ORPHAN if parts.keys() - {"snapshot"} else None
     name = log.name
     # `LogLoader.loadSegmentFiles` creates an empty segment with the padded name, and ignores a log with another one.

@@ -46,6 +46,7 @@ def locked_dirs(paths: Iterable[str]) -> list[str]:
     near: set[str] = set()
     above: set[str] = set()
     for path in paths:
+        # Links are resolved: brokers follow them, and the lock is in the real directory.
         for spelling in (os.path.abspath(path), os.path.realpath(path)):
             near |= {spelling, os.path.dirname(spelling)}
             around = os.path.dirname(spelling)
@@ -54,6 +55,7 @@ def locked_dirs(paths: Iterable[str]) -> list[str]:
                 around = os.path.dirname(around)
     found: dict[tuple[int, int], str] = {}
     for directory in sorted(near | above):
+        # A `.lock` alone proves nothing: other programs use the name.
         if is_broker_dir(directory) or (directory in near and os.path.lexists(f"{directory}/{_NAME}")):
             status = os.stat(directory)
             found.setdefault((status.st_dev, status.st_ino), directory)
@@ -113,15 +115,20 @@ def file_lock_holder(path: str) -> Holder | None:
     """Return the process that holds a POSIX lock of a file; None: there is none, or the system does not show it."""
     try:
         status = os.stat(path)
+        # /proc/locks names holders without taking a lock; to try the lock would stop a broker that starts at this
+        # moment.
         with open(_LOCKS, encoding="ascii") as file:
             lines = file.read().splitlines()
     except OSError:
         return None
+    # As the kernel prints device and inode there.
     name = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     for line in lines:
         words = line.split()
+        # `->` marks a waiting process, which holds nothing.
         if name in words and "POSIX" in words and "->" not in words:
             pid = words[words.index(name) - 1]
+            # A lock of our own process is not a conflict.
             return None if pid == str(os.getpid()) else _process(pid)
     return None
 
@@ -133,6 +140,7 @@ def _process(pid: str) -> Holder:
             comm = file.read().strip()
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             line = os.fsdecode(file.read()).split("\0")
+    # A process in another PID namespace is shown as 0 or not at all.
     except OSError:
         return Holder(f"process {pid}" if pid.isdigit() and pid != "0" else "another process")
     name, kind = _kind_of(comm, line)
@@ -171,6 +179,7 @@ def is_being_written(source: Source, position: int) -> bool:
     preallocated space.
     """
     change, rest = source.refresh(), source.size_bytes - position
+    # Preallocated space is all zeros, and a broker writes there without a change of size.
     if change is not FileChange.NONE or count_zeros(source, position, source.size_bytes) == rest:
         return change is FileChange.GREW
     if lock_holder(os.path.dirname(os.path.dirname(os.path.abspath(source.path)))):

@@ -116,6 +116,7 @@ def log_dir_of(listing: Listing) -> LogDir:
         key=lambda partition: partition.sort_key,
     )
     live_kinds = {file.name.kind for file in listing.files if file.name.state is FileState.LIVE}
+    # A checkpoint, meta.properties or the clean shutdown file: only a broker writes these.
     is_broker_dir = not live_kinds.isdisjoint(BROKER_KINDS)
     findings = [(is_broker_dir and _no_directory(finding)) or finding for finding in listing.findings]
     remote_files: tuple[FileInfo, ...] = ()
@@ -134,6 +135,7 @@ def log_dir_of(listing: Listing) -> LogDir:
     return LogDir(
         path=listing.path,
         is_broker_dir=is_broker_dir,
+        # LogManager.loadLogs deletes the file before it loads: what exists now was left by the last shutdown.
         is_clean=FileKind.CLEAN_SHUTDOWN in live_kinds,
         partitions=tuple(partitions),
         files=listing.files,
@@ -157,6 +159,7 @@ def is_broker_dir(path: str) -> bool:
 def holds_segments(path: str) -> bool:
     """Return whether a directory has a log file with a canonical name; false if it cannot be listed."""
     try:
+        # 0.7 and later: the name is the base offset in 20 digits.
         names = map(parse_file_name, names_in(path))
         return any(name.kind in LOG_KINDS and name.canonical for name in names)
     except StorageError:
@@ -234,6 +237,7 @@ def _duplicate_findings(partitions: Iterable[PartitionPath]) -> Iterator[Finding
         if name.state not in _SERVED:
             continue
         code = "dir.duplicate-partition"
+        # A `-future` next to its current directory is a replica that moves between log directories (KIP-113).
         if known is place and name.state is DirectoryState.FUTURE:
             code = "dir.future-beside-current"
             known = first.get((name.topic, name.partition, DirectoryState.CURRENT), place)
@@ -252,6 +256,7 @@ def _broker_file_findings(
         return
     has_metadata_log = any(place.name.topic == METADATA_TOPIC for place in partitions)
     path = f"{listing.path}/{fixed_file_name(FileKind.META_PROPERTIES)}"
+    # KRaft refuses to start without meta.properties (MetaPropertiesEnsemble.verify).
     if has_metadata_log or FileKind.KRAFT_SNAPSHOT in live_kinds:
         yield found("meta.missing-kraft", path)
     elif FileKind.LOG_START_OFFSET in live_kinds:

@@ -88,6 +88,7 @@ class PartitionLookup:
         self.segments = tuple(segments)
         self.is_v07 = is_v07
         first_base = segments[0].base_offset if segments else 0
+        # A start takes the larger of the checkpoint and the first base offset (LogLoader.load); the caller has done so.
         self.log_start_offset = first_base if log_start_offset is None else log_start_offset
         self._bases = [segment.base_offset for segment in self.segments]
         self._options = options
@@ -124,6 +125,7 @@ class PartitionLookup:
         """Return one segment with its files open, until some others are asked for. Raises StorageError."""
         opened = self._open.pop(index, None)
         if opened is None:
+            # Least recently used first.
             while len(self._open) >= MAX_OPEN:
                 oldest = self._open.pop(next(iter(self._open)))
                 try:
@@ -138,7 +140,8 @@ class PartitionLookup:
                 has_warm_section=self.has_warm_section,
                 is_based=self._is_based,
             )
-        self._open[index] = opened  # the last one used is the last to be closed
+        # The last one used is the last to be closed
+        self._open[index] = opened
         return opened
 
     def segment_of(self, batch: BatchPlace) -> SegmentLookup:
@@ -160,12 +163,14 @@ class PartitionLookup:
         text = f"{name}, the last of {count_of(len(self._bases), 'segment')} whose base offset is not above {offset}"
         trace.add("segment", text, segment=name, segments=len(self._bases), compared=compared)
         located: Located | None = None
+        # LocalLog.read continues with the next segment if the rest of this one holds no batch from the offset on.
         for number in range(index, len(self.segments)):
             if number > index:
                 trace.add(
                     "segment", f"continues with the next segment, {self._name(number)}", segment=self._name(number)
                 )
             here = self._first_from(number, offset, trace)
+            # A fetch starts at the first batch that reaches the offset, also if compaction left no record in it.
             located = here if located is None or here is None else Located(located.batch, here.record)
             if here is not None and here.record is not None:
                 break
@@ -218,6 +223,7 @@ class PartitionLookup:
     def _start_v07(self, lookup: SegmentLookup, address: int) -> int:
         """Return the position of an address of 0.7; if no whole message starts there, the start of the file."""
         position = address - lookup.segment.base_offset
+        # An address of 0.7 is a byte; within a message it would be read as garbage.
         return position if 0 < position < lookup.source.size_bytes and lookup.is_whole_at(position) else 0
 
     # --- times --------------------------------------------------------------------------------------------------------
@@ -230,11 +236,13 @@ class PartitionLookup:
         if self.is_v07:
             trace.add("format", "records of Kafka 0.7 have no timestamps")
             return None
+        # UnifiedLog.fetchOffsetByTimestamp looks into segments from the log start on.
         first, _ = floor_index(self._bases, self.log_start_offset)
         for number in range(first or 0, len(self.segments)):
             lookup, name = self.segment(number), self._name(number)
             trace.add("segment", f"segment {name}, number {number + 1} of {len(self._bases)}", segment=name)
             start = lookup.start_for_time(time_ms, self.log_start_offset, trace)
+            # Negative times are answered as 0, since a missing timestamp is -1.
             found = self._first_in_time(lookup, start, max(time_ms, 0), trace)
             if found is not None:
                 return found
@@ -305,7 +313,7 @@ class PartitionLookup:
                 scanned.reached(run, last)
                 position = run.batches.column("position")[last] + run.batches.column("size_bytes")[last]
                 last_offset = run.batches.column("last_offset")[last]
-                # as a broker finds it: of the last batch, if any reaches the base offset (LogSegment.readNextOffset)
+
                 has_reached = has_reached or max(run.batches.column("last_offset")) >= lookup.segment.base_offset
                 if has_reached:
                     offset = last_offset if self.is_v07 else last_offset + 1
@@ -343,11 +351,14 @@ class PartitionLookup:
         number = self.segments.index(batch.segment)
         end = self.segment(number).source.size_bytes
         if number == len(self.segments) - 1:
+            # The end of the last whole batch: a torn tail is not served.
             end = max(self.log_end(trace)[1], batch.position + batch.size_bytes)
         asked = [size_bytes]
         if has_whole_first:
+            # KIP-74: the first batch is returned whole.
             asked = [max(size_bytes, batch.size_bytes)]
         else:
+            # Clients of 0.8 to 0.10.0 cannot read a message larger than the fetch size, and double it.
             while asked[-1] < batch.size_bytes and asked[-1] * 2 <= max_bytes:
                 asked.append(asked[-1] * 2)
         size = min(asked[-1], end - batch.position)

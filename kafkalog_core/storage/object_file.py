@@ -122,17 +122,21 @@ class ObjectFile(RawIOBase):
         while self._ahead and self._ahead[0][0] <= position:
             begin, size_bytes, future = self._ahead.popleft()
             if position < begin + size_bytes:
+                # The next ranges are requested before this one is used: the round trips overlap.
                 self._hold(begin, answer_of(future.result))
                 self._request_ahead(begin + size_bytes, end)
                 return
             future.cancel()
         self._drop_ahead()
         self._next_bytes = self._range_bytes(position, wanted_bytes)
-        self._held = memoryview(b"")  # its memory is free for the next one
+        # Its memory is free for the next one
+        self._held = memoryview(b"")
+        # A small object is fetched whole: its parts would cost a round trip each.
         if self._size_bytes <= _FIRST_BYTES:
             position, size_bytes = 0, self._size_bytes
         else:
             size_bytes = min(max(wanted_bytes, self._room(position, end)), RANGE_BYTES, self._size_bytes - position)
+        # Only for a reader that reads forwards: a look-up would request what it never reads.
         if self._next_bytes == RANGE_BYTES:
             self._request_ahead(position + size_bytes, end)
         self._hold(position, self._fetch(position, size_bytes))
@@ -142,6 +146,7 @@ class ObjectFile(RawIOBase):
         gap = position - (self._held_at + len(self._held))
         if wanted_bytes >= _LARGE_BYTES:
             return RANGE_BYTES
+        # A small gap is a reader that skips, not one that jumps.
         if self._held and 0 <= gap < self._next_bytes:
             return min(RANGE_BYTES, 2 * self._next_bytes)
         return _FIRST_BYTES
@@ -168,6 +173,7 @@ class ObjectFile(RawIOBase):
 
     def _drop_ahead(self) -> None:
         """Leave the ranges that nobody reads: a request that has begun ends in its thread."""
+        # The last one first: it is the least likely to have begun.
         while self._ahead:
             self._ahead.pop()[-1].cancel()
 
@@ -183,11 +189,14 @@ class ObjectFile(RawIOBase):
             length = answer_of(lambda: self._object.file.get_stream(position, size_bytes).readinto(answer))
             return memoryview(answer)[:length].toreadonly()
         except (OSError, ValueError) as error:
+            # A shorter object has the name now; `require_same` reports it.
             if is_past_end(error):
                 return memoryview(b"")
             what = f"read from byte {position} to {position + size_bytes - 1}"
-            refused = store_error(self._path, error, what)  # without its cause, as in `objects`
-            if isinstance(refused, NotFoundError):  # which callers take for a file that was never opened
+            # Without its cause, as in `objects`
+            refused = store_error(self._path, error, what)
+            # Which callers take for a file that was never opened
+            if isinstance(refused, NotFoundError):
                 text = f"the object was deleted while it was read: the bytes from {position} on were not read"
                 raise AccessError(text, path=self._path) from None
             raise refused from None

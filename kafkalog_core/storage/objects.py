@@ -185,7 +185,8 @@ def store_error(path: str, error: Exception, what: str = "read", attempts: int |
     text = str(error).partition("\n")[0]
     match = _AWS.search(text)
     name, code, rest = match.group("name", "code", "rest") if match else ("", None, text)
-    if (other := _EXCEPTION.search(rest)) is not None:  # one that the client does not know
+    # One that the client does not know
+    if (other := _EXCEPTION.search(rest)) is not None:
         name, rest = other.group("name", "rest")
     if name == "NO_SUCH_BUCKET":
         return _no_bucket(path)
@@ -201,7 +202,8 @@ def store_error(path: str, error: Exception, what: str = "read", attempts: int |
 def _refused(path: str, name: str, code: str, rest: str, what: str) -> KafkalogError | None:
     """Return the error about credentials, or about an object that cannot be read as it is; None: it is another one."""
     plain = name.replace("_", "").lower()
-    if plain in _EXPIRED or (code == "400" and "No response body" in rest):  # a HEAD has none, whatever the reason is
+    # A HEAD has none, whatever the reason is
+    if plain in _EXPIRED or (code == "400" and "No response body" in rest):
         return StoreLostError(f"the object store refuses the request ({name or code}): {_SESSION}", path=path)
     if plain == _ARCHIVED or _STORAGE_CLASS in rest:
         return AccessError(
@@ -262,7 +264,8 @@ def _ask(path: str, request: Callable[[fs.FileSystem], _T], what: str) -> _T:
     try:
         return answer_of(lambda: request(files))
     except (OSError, UnicodeError, ValueError) as error:
-        raise store_error(path, error, what) from None  # its own text may show what a user signed with
+        # Its own text may show what a user signed with
+        raise store_error(path, error, what) from None
 
 
 def answer_of(request: Callable[[], _T]) -> _T:
@@ -271,6 +274,7 @@ def answer_of(request: Callable[[], _T]) -> _T:
     pyarrow's client waits for an object store that does not answer for more than a minute, and sees no signal. So
     another thread waits for it. `REACHING.check` is called now and then.
     """
+    # Another thread can wait by itself: only the main thread has signals to handle.
     if threading.current_thread() is not threading.main_thread():
         return request()
     future = in_thread(request)
@@ -297,6 +301,7 @@ def in_thread(request: Callable[[], _T], turns: AbstractContextManager[object] |
             REACHING.waiting.discard(future)
 
     REACHING.waiting.add(future)
+    # A daemon: a request that hangs must not keep the process from ending.
     threading.Thread(target=wait, name="kafkalog-object", daemon=True).start()
     return future
 
@@ -324,6 +329,7 @@ def status(path: str) -> os.stat_result:
     """Return the status of an object or a directory, by a request. Raises NotFoundError, AccessError."""
     info = _ask(path, lambda files: files.get_file_info(_key(path)), "looked at")
     if info.type.name == "NotFound":
+        # A missing bucket and a missing object are the same answer to this request.
         bucket = f"{S3}{_key(path).partition('/')[0]}"
         top = _ask(bucket, lambda files: files.get_file_info(_key(bucket)), "looked at")
         if top.type.name == "NotFound":
@@ -338,7 +344,8 @@ def status(path: str) -> os.stat_result:
 def _status_of(key: str, info: fs.FileInfo) -> os.stat_result:
     if info.type.name == "Directory":
         return _made(_DIRECTORY_MODE, _number(key), 0, 0)
-    seconds = (info.mtime_ns or 0) // _NS  # a listing may have parts of a second, a status has none
+    # A listing may have parts of a second, a status has none
+    seconds = (info.mtime_ns or 0) // _NS
     return _made(_FILE_MODE, _number(f"{key}\0{info.size}\0{seconds}"), info.size, seconds)
 
 
@@ -403,6 +410,7 @@ class _Listings:
         """Keep a listing, and no more of the others than there is room for."""
         self._count += len(found) - len(self._by_path.pop(path, ()))
         self._by_path[path] = found
+        # The newest is kept even if it alone is too large.
         while len(self._by_path) > 1 and self._count > _LISTED_ENTRIES:
             self._count -= len(self._by_path.popitem(last=False)[1])
 
@@ -440,6 +448,7 @@ def exists(path: str) -> bool:
         return bool(_names_if_any(path))
     try:
         return name in _names_if_any(folder)
+    # A key may read an object and not list its prefix.
     except DeniedError:
         return _kind(path) is not None
 
@@ -464,6 +473,7 @@ def _kind(path: str) -> str | None:
 
 def log_bytes(paths: Iterable[str]) -> int:
     """Return the bytes of log in some directories; one that cannot be listed counts 0."""
+    # Round trips: a listing of a thousand directories one by one would take minutes.
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="kafkalog-list") as threads:
         return sum(threads.map(_log_bytes_in, paths))
 
@@ -484,10 +494,12 @@ def matching(pattern: str) -> list[str]:
     """
     bucket, *parts = _key(pattern).split("/")
     begin = next((number for number, part in enumerate(parts) if _GLOB_MAGIC.search(part)), 0)
-    places = ["/".join((f"{S3}{bucket}", *parts[:begin]))]  # above it a key may have no right to list
+    # Above it a key may have no right to list
+    places = ["/".join((f"{S3}{bucket}", *parts[:begin]))]
     try:
         names(places[0])
     except NotFoundError:
+        # glob returns nothing for a pattern without a match; a bucket that does not exist is an error all the same.
         with suppress(DeniedError):
             status(f"{S3}{bucket}")
         return []
@@ -504,6 +516,7 @@ def _matches(place: str, part: str, *, is_last: bool) -> Iterator[str]:
     known = _names_if_any(place)
     is_hidden = part.startswith(".")
     for name in known if _GLOB_MAGIC.search(part) else (part,) if part in known else ():
+        # As in the shell, `*` does not match names that begin with a dot.
         is_match = name == part or (fnmatchcase(name, part) and (is_hidden or not name.startswith(".")))
         if is_match and (is_last or known[name]):
             yield f"{place}/{name}"
@@ -557,6 +570,7 @@ def open_object(path: str, *, again: bool = False) -> Opened:
         _opened.move_to_end(path)
         return known
     opened = _request(path)
+    # With `again` the question is whether it was replaced, and what was opened first must stay the reference.
     if not again:
         _opened[path] = opened
         if len(_opened) > _OPENED_OBJECTS:
@@ -572,5 +586,6 @@ def _request(path: str) -> Opened:
     changed = facts.get("Last-Modified")
     seconds = int(datetime.fromisoformat(changed.decode()).timestamp()) if changed else 0
     size_bytes = file.size()
+    # Size and time make up the identity where a store has no entity tag.
     number = _number(f"{key}\0{size_bytes}\0{seconds}")
     return Opened(file, _made(_FILE_MODE, number, size_bytes, seconds), facts.get("ETag") or b"")

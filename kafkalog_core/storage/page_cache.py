@@ -61,6 +61,7 @@ def absent_ranges(descriptor: int, position: int, size_bytes: int) -> list[tuple
     if calls is None or size_bytes <= 0:
         return []
     map_memory, mincore, unmap = calls
+    # Mapped, not read: mincore answers about a mapping, and the mapping loads no page.
     address = map_memory(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, position)
     if address == _FAILED:
         return []
@@ -95,6 +96,7 @@ class ReadPages:
         first = position // PART_BYTES
         last = min(position + size_bytes + AHEAD_BYTES, max(position + size_bytes, wanted_to)) - 1
         last = min(last // PART_BYTES, self._parts - 1)
+        # Nothing new since the last look: small reads of one part cost one comparison.
         if first in self._absent and last in self._absent and len(self._absent) == last - first + 1:
             return
         for number in [each for each in self._absent if not first <= each <= last]:
@@ -126,6 +128,7 @@ class ReadPages:
         give_back(self._descriptor, ranges)
 
     def _give_back(self, number: int) -> None:
+        # A few parts later once more: readahead may have loaded their last pages after they were given back.
         self._late.append(self._absent.pop(number))
         for ranges in self._late:
             give_back(self._descriptor, ranges)
@@ -133,6 +136,7 @@ class ReadPages:
 
 def give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
     """Let go of ranges of a file that were not in the page cache before."""
+    # Only clean pages are dropped (posix_fadvise(2)).
     for start, end in ranges:
         os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 

@@ -99,6 +99,7 @@ def partition_of(listing: Listing) -> Partition:
     """Return the partition in a listed directory, whatever the directory is called."""
     name = partition_name(listing.path)
     live_kinds = {file.name.kind for file in listing.files if file.name.state is FileState.LIVE}
+    # A directory with both was upgraded from 0.7: later brokers read the `.log` files.
     is_v07 = FileKind.LOG_V07 in live_kinds and FileKind.LOG not in live_kinds
     segments, other_segments = group_segments(listing.files, FileKind.LOG_V07 if is_v07 else FileKind.LOG)
     grouped = {file.path for segment in (*segments, *other_segments) for file in segment.files}
@@ -127,6 +128,7 @@ def partition_name(path: str) -> DirectoryName:
 
     Of a link, brokers use the link's own name; if that one is not a partition's, its target's name is returned.
     """
+    # LogManager takes the partition from the name in the log directory, be it a link.
     name = parse_directory_name(os.path.basename(absolute(path)))
     if name.is_partition:
         return name
@@ -176,7 +178,8 @@ def _v07_findings(partition: Partition) -> Iterator[Finding]:
 
 def _address_findings(segment: Segment, next_address: int) -> Iterator[Finding]:
     end = segment.base_offset + segment.size_bytes
-    if end != next_address:  # a live broker may have written to it and rolled since
+    # A live broker may have written to it and rolled since
+    if end != next_address:
         end = segment.base_offset + _size_now(segment)
     if end < next_address:
         yield found("segment.gap-v07", _path_of(segment), size_bytes=next_address - end, offset=next_address, end=end)
@@ -215,9 +218,11 @@ def _log_findings(partition: Partition) -> Iterator[Finding]:
 
 
 def _segment_findings(segment: Segment, *, has_timeindex: bool, is_active: bool) -> Iterator[Finding]:
-    if segment.size_bytes > MAX_INT32:  # no start opens it (`LogLoader.loadSegmentFiles`)
+    # No start opens it (`LogLoader.loadSegmentFiles`)
+    if segment.size_bytes > MAX_INT32:
         yield found("segment.oversize", _path_of(segment), size_bytes=segment.size_bytes, offset=segment.base_offset)
-    if not segment.size_bytes:  # recent releases create the indexes of a new segment at its first append
+    # Recent releases create the indexes of a new segment at its first append
+    if not segment.size_bytes:
         return
     for code, part, kind, expected in (
         ("segment.index-missing", segment.index, FileKind.OFFSET_INDEX, True),
@@ -262,7 +267,8 @@ def _unread_findings(segment: Segment, partition: Partition) -> Iterator[Finding
 
 def _orphan_findings(segment: Segment, partition: Partition, with_log: frozenset[int]) -> Iterator[Finding]:
     """Yield findings about indexes without a log; after an interrupted deletion their log is `.deleted` already."""
-    log_name = segment_file_name(segment.base_offset, FileKind.LOG)  # without it, `loadSegmentFiles` deletes indexes
+    # Without it, `loadSegmentFiles` deletes indexes
+    log_name = segment_file_name(segment.base_offset, FileKind.LOG)
     for file in segment.files:
         if file.name.kind is FileKind.SNAPSHOT:
             continue
@@ -272,6 +278,7 @@ def _orphan_findings(segment: Segment, partition: Partition, with_log: frozenset
             yield found("segment.misnamed-companion", file.path, offset=segment.base_offset)
         elif segment.base_offset in with_log:
             yield found("segment.deleted", file.path, offset=segment.base_offset)
+        # Looked at again, since a rename of the log and its indexes takes several system calls.
         elif exists(file.path) and not exists(f"{partition.path}/{log_name}"):
             yield found("segment.index-orphan", file.path, offset=segment.base_offset)
 
@@ -338,6 +345,7 @@ class _Patience:
                 return True
             self._left -= 1
             _PAUSE.wait(_PAUSE_S)
+        # A file that came gives the patience back: a live broker is at work here.
         self._left = given
         return False
 

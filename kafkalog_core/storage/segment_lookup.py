@@ -92,6 +92,8 @@ class IndexPages:
     def search(self, key: int, *, column: int = 0, has_warm_section: bool = True) -> IndexSearch:
         """Search the entries in use by one of their fields. Raises UnreadableError."""
         found = self.search_all(key, column=column, has_warm_section=has_warm_section)
+        # AbstractIndex takes the whole file for entries when it opens it (length / entry size). Zeros end the used part
+        # here.
         edge = found.upper if found.lower is None else found.lower
         if edge is None or any(self._bytes(edge)):
             return found
@@ -111,6 +113,7 @@ class IndexPages:
             return found
         # AbstractIndex.indexSlotRangeFor: the warm section if its first key is below the searched one, else the rest
         low, high = 0, count - 1
+        # 8192 bytes: with 4096-byte pages a search touches the same three pages each time (KAFKA-6432).
         warm = max(0, high - WARM_BYTES // self._layout.size)
         if has_warm_section and self._key(warm, column, found) < key:
             low = warm
@@ -162,6 +165,7 @@ class IndexPages:
         start = slot * size
         page, at = divmod(start, DISK_BLOCK_BYTES)
         data = self._page(page)[at : at + size]
+        # An entry of the time index may straddle two pages: 12 does not divide 4096.
         return data if len(data) == size else data + self._page(page + 1)[: size - len(data)]
 
     def _page(self, number: int) -> bytes:
@@ -215,6 +219,7 @@ def first_row_from(run: Run, offset: int) -> int:
     """
     is_v07 = run.batches.column("format")[0] == FORMAT_V07
     lasts = run.batches.column("base_offset" if is_v07 else "last_offset")
+    # The last row may be the batch whose offsets go back.
     row = bisect_left(lasts, offset, 0, len(lasts) - 1)
     return row if lasts[row] >= offset else len(lasts)
 
@@ -257,6 +262,7 @@ class SegmentLookup:
         self._is_v07 = is_v07
         self._is_based = is_based
         self._has_warm_section = has_warm_section
+        # Resync: a look-up must find what is after damage too, where a broker would stop.
         self._options = ScanOptions(
             max_batch_bytes=options.max_batch_bytes, resync=True, first_window_bytes=FIRST_WINDOW_BYTES
         )
@@ -297,6 +303,7 @@ class SegmentLookup:
             try:
                 start = self._start_by_time(index, time_ms, trace)
             except UnreadableError as error:
+                # A missing or damaged index costs time, never an answer.
                 trace.doubt(index.path, f"the disk cannot read {error.size_bytes} bytes of it")
         if log_start_offset > self.segment.base_offset:
             start = max(start, self.start_for_offset(log_start_offset, trace))
@@ -304,6 +311,7 @@ class SegmentLookup:
 
     def start_for_end(self, trace: Trace) -> int:
         """Return the last position where a batch starts, as far as the index knows."""
+        # The index's last entry is the one nearest to the end.
         return self.start_for_offset(self.segment.base_offset + MAX_INT32, trace)
 
     def start_for_position(self, position: int, trace: Trace) -> int:
@@ -355,6 +363,7 @@ class SegmentLookup:
         base = self.segment.base_offset
         found = index.search(offset - base, has_warm_section=self._has_warm_section)
         _note_search(trace, index, "offset", found, base)
+        # A wrong entry is skipped for an earlier one: fewer bytes to read than from the start of the log.
         for slot in _backwards_from(found.lower):
             relative, position = index.entry(slot)
             problem = self._contradiction(position, offset)
@@ -371,6 +380,8 @@ class SegmentLookup:
         trace.has_times |= index.count > 0
         for slot in _backwards_from(found.lower):
             timestamp_ms, relative = index.entry(slot)
+            # TimeIndex entries name an offset, so the offset index leads to the position
+            # (LogSegment.findOffsetByTimestamp).
             start = self.start_for_offset(base + relative, trace)
             problem = self._contradicts_time(start, base + relative, timestamp_ms, trace)
             if problem is None and timestamp_ms <= time_ms:
@@ -402,6 +413,7 @@ class SegmentLookup:
             if row == run.batches.count:
                 continue
             batch = run.batches.row(row)
+            # Messages of magic 0 have no timestamp; the index of a mixed log holds the one of the append.
             if batch["format"] == MAGIC_V0 or batch["max_timestamp_ms"] == timestamp_ms:
                 return None
             return f"the largest time of the batch that holds this offset is {batch['max_timestamp_ms']}"

@@ -168,7 +168,8 @@ class ReadLimit:
         self.bytes_per_s = bytes_per_s
         self._clock = clock
         self._sleep = sleep
-        self._due_s = 0.0  # when all that was read so far may have been read
+        # When all that was read so far may have been read
+        self._due_s = 0.0
 
     def share(self, number: int) -> ReadLimit:
         """Return the limit of each of some processes that keep to this one together."""
@@ -177,6 +178,7 @@ class ReadLimit:
     def count(self, size_bytes: int) -> None:
         """Count bytes that were read, and sleep until that many may have been read."""
         now_s = self._clock()
+        # The credit of one moment: after a pause a reader must not catch up at full speed.
         self._due_s = max(self._due_s, now_s - _MOMENT_S) + size_bytes / self.bytes_per_s
         if self._due_s > now_s:
             self._sleep(self._due_s - now_s)
@@ -245,17 +247,20 @@ class Source:
         self.size_bytes = self._opened.st_size
         self.wanted_to = MAX_INT64
         """Where reading will end: an object is read ahead up to there, and the pages after it belong to others."""
-        self._buffer = bytearray()  # for `window`: many files are opened for their first bytes alone
+        # For `window`: many files are opened for their first bytes alone
+        self._buffer = bytearray()
         self._view = memoryview(self._buffer)
         self.peeked = memoryview(bytearray(PEEK_BYTES))
         self._limit = READING.limit
         self._may_have_holes = (
             _SEEK_DATA is not None
             and status is None
+            # Fewer blocks than bytes: a sparse file. Compressing file systems look alike, and lseek(2) decides.
             and self._opened.st_blocks * _STAT_BLOCK_BYTES < self._opened.st_size
         )
         self._pages: ReadPages | None = None
         held = READING.held.get(path)
+        # A held file gives its pages back where it was opened.
         is_held = held is not None and held[1:3] == (self._opened.st_dev, self._opened.st_ino)
         if not READING.keeps_cache and status is None and not is_held:
             from kafkalog_core.storage.page_cache import ReadPages  # noqa: PLC0415 -- ctypes, for such a reader alone
@@ -272,7 +277,8 @@ class Source:
             return _ObjectSource(name, ObjectFile(name, None if READING.limit is None else READING.limit.count))
         try:
             status = os.stat(name)
-            if not stat.S_ISREG(status.st_mode):  # a FIFO would block the open
+            # A FIFO would block the open
+            if not stat.S_ISREG(status.st_mode):
                 raise AccessError("not a regular file", path=name)
             held = READING.held.get(name)
             is_held = held is not None and held[1:] == (status.st_dev, status.st_ino, get_ident())
@@ -312,6 +318,7 @@ class Source:
     def read_up_to(self, end: int) -> None:
         """Read nothing from a byte on, which belongs to another reader: neither does the system read it ahead."""
         self.wanted_to = end
+        # Random: the kernel's readahead would load the pages of the next reader's part.
         if self._pages is not None and end < self.size_bytes:
             os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
@@ -357,7 +364,8 @@ class Source:
         if wanted > len(self._buffer):
             self._buffer = bytearray(max(wanted, min(WINDOW_BYTES, self.size_bytes)))
             self._view = memoryview(self._buffer)
-        elif len(self._buffer) > WINDOW_BYTES >= wanted:  # a giant batch has passed: give its memory back
+        # A giant batch has passed: give its memory back
+        elif len(self._buffer) > WINDOW_BYTES >= wanted:
             self._buffer = bytearray(WINDOW_BYTES)
             self._view = memoryview(self._buffer)
         return self._view[: self._fill(self._view[:wanted], position)]
@@ -397,13 +405,15 @@ class Source:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 return position
-            found = os.fstat(number).st_size  # no data up to the end, which is an earlier one if the file was truncated
+            # No data up to the end, which is an earlier one if the file was truncated
+            found = os.fstat(number).st_size
         return max(position, min(found, self.size_bytes))
 
     def data_end(self, end: int) -> int:
         """Return where the last data before `end` ends: from there to `end` there is a hole. `end` if there is none."""
         if self.hole_end(max(0, end - 1)) < end:
             return end
+        # Holes are found forwards only (SEEK_DATA); backwards they need a bisection.
         return bisect_left(range(end), True, key=lambda position: self.hole_end(position) >= end)
 
     def refresh(self, *, grow: bool = False, data_end: int | None = None) -> FileChange:
@@ -411,15 +421,19 @@ class Source:
 
         `data_end`: where the last batch ends that was read. A file that shrank to there was TRIMMED: nothing is lost.
         """
+        # The open descriptor shows the file that is read; the name may lead to another one by now, as after a
+        # compaction.
         now = os.fstat(self._file.fileno())
         try:
             named = os.stat(self.path)
         except OSError:
             return FileChange.REPLACED
+        # LocalLog.replaceSegments renames a cleaned segment over the old name.
         if (named.st_dev, named.st_ino) != (now.st_dev, now.st_ino):
             return FileChange.REPLACED
         if now.st_size < self._opened.st_size:
             self.size_bytes = min(self.size_bytes, now.st_size)
+            # FileRecords.trim cuts the preallocated rest at a roll: nothing is lost.
             return FileChange.TRIMMED if now.st_size == data_end else FileChange.SHRANK
         if now.st_size > self._opened.st_size:
             if grow:
@@ -435,8 +449,10 @@ class Source:
             except OSError as error:
                 if error.errno not in _UNREADABLE_ERRNOS:
                     raise open_error(self.path, error) from error
+                # EIO for a large read does not say where: read by blocks up to the bad one.
                 return filled + self._fill_by_blocks(target[filled:], position + filled, at_start=filled == 0)
-            if count == 0:  # truncated meanwhile: shorter than its size
+            # Truncated meanwhile: shorter than its size
+            if count == 0:
                 self.size_bytes = position + filled
                 break
             filled += count
@@ -464,6 +480,7 @@ class Source:
         probe = position
         byte = memoryview(bytearray(1))
         while probe < end:
+            # One byte a block is enough to know whether the disk can read it.
             probe = min(end, probe + DISK_BLOCK_BYTES - probe % DISK_BLOCK_BYTES)
             try:
                 self._pread(byte, probe)
@@ -545,7 +562,8 @@ def _hold_first(paths: Iterable[str], stack: ExitStack) -> None:
                 _hold(path, stack)
             except OSError as error:  # what is wrong with a file is reported by its reader
                 if error.errno in {errno.EMFILE, errno.ENFILE}:
-                    stack.close()  # the readers need them
+                    # The readers need them
+                    stack.close()
                     return
 
 
@@ -559,6 +577,7 @@ def _hold(path: str, stack: ExitStack) -> None:
         return
     ranges = absent_ranges(descriptor, 0, status.st_size)
     if ranges:
+        # Requested for all files at once: the disk orders the requests.
         os.posix_fadvise(descriptor, 0, status.st_size, os.POSIX_FADV_WILLNEED)
     if not READING.keeps_cache:
         stack.callback(give_back, descriptor, ranges)

@@ -1,6 +1,6 @@
 """Access control lists: bindings, filters of bindings, and the decision whether a client may do something.
 
-The rules are those of `StandardAuthorizerData.authorize` and `findResult` of Kafka 4.4, and of
+The rules follow `StandardAuthorizerData.authorize` and `findResult` of Kafka 4.4, and of
 `Authorizer.authorizeByResourceType` (KIP-679): a DENY that matches wins over every ALLOW, and a resource without any
 binding follows `allow.everyone.if.no.acl.found`. Nothing here knows requests or connections.
 """
@@ -125,7 +125,7 @@ def operation_bits(kind: ResourceType) -> int:
 class AclBinding(NamedTuple):
     """A rule for one pattern of resources, one principal, one host and one operation.
 
-    Numbers are those of the enumerations here; a binding of a later release may have others, which match nothing.
+    Numbers belong to the enumerations here; a binding of a later release may have others, which match nothing.
     """
 
     resource_type: int

@@ -78,7 +78,7 @@ class ClientQuotas:
     def applied(self, key: str, user: str, client_id: str) -> AppliedQuota | None:
         """Return the quota for a client, the most specific one; None: it has none.
 
-        The order is that of `ClientQuotaManager.DefaultQuotaCallback`: a user's before a client id's. Clients share a
+        The order follows `ClientQuotaManager.DefaultQuotaCallback`: a user's before a client id's. Clients share a
         quota at the level that has it: with one of a user, all client ids of that user.
         """
         for entity, shared_by in _levels(user, client_id):

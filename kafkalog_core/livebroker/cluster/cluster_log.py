@@ -109,11 +109,12 @@ class ClusterLog:
         self._next_producer_id = 0
         self._block_end = 0
         if log is None:
-            # ids of ZooKeeper's blocks begin at 0: those of the clock are far above them, and above our former ones
+            # ids of ZooKeeper's blocks begin at 0: ids from the clock are far above them, and above our former ones
             self._next_producer_id, self._block_end = clock_ms() * 1000, 2**63 - 1
             return
         for record in _records_of(log):
             self._replay(*record)
+        # Ids of the last block may have been given before the stop: the next producer begins a new block.
         self._block_end = self._next_producer_id
 
     @property
@@ -152,6 +153,7 @@ class ClusterLog:
 
     def delete_topic(self, topic: KnownTopic) -> None:
         """Delete a topic, and its settings."""
+        # The settings too: a topic that is created again under this name begins without them.
         self.write(
             [
                 ("RemoveTopicRecord", 0, {"topic_id": topic.topic_id}),
@@ -186,10 +188,12 @@ class ClusterLog:
 
     def next_producer_id(self) -> int:
         """Return an id that no producer of the cluster has."""
+        # A block at a time, so that most producers cost no write of the metadata log.
         if self._next_producer_id >= self._block_end:
             end = self._next_producer_id + _BLOCK
             first = self._next_producer_id
             fields = {"broker_id": self._node_id, "broker_epoch": -1, "next_producer_id": end}
+            # Written before the first id of the block is given: no crash can give one twice.
             self.write([("ProducerIdsRecord", 0, fields)])
             self._next_producer_id, self._block_end = first, end
         self._next_producer_id += 1
@@ -201,7 +205,9 @@ class ClusterLog:
             now_ms = self._clock_ms()
             records = [NewRecord(None, _encoded(*change), now_ms) for change in changes]
             self._log.append(encode_batch(records))
+            # A controller answers when a quorum has a record; this one when the disk has it.
             self._log.sync()
+        # After the append: what fails to be written is not in force.
         for name, _, fields in changes:
             self._replay(name, fields)
 
@@ -229,6 +235,7 @@ class ClusterLog:
         match name:
             case "TopicRecord":
                 topic_id = bytes(fields["topic_id"])
+                # Settings may come before the topic they belong to, or from a snapshot in another order.
                 topic = KnownTopic(fields["name"], topic_id, configs=self._configs.get(fields["name"], {}))
                 self.topics[topic.name], self._names[topic_id] = topic, topic.name
             case "RemoveTopicRecord":
@@ -279,6 +286,7 @@ class ClusterLog:
 
     def _replay_broker_config(self, fields: dict[str, Any]) -> None:
         """Those of all brokers have an empty name; here they count like our own."""
+        # Settings of other brokers, from when the cluster had some.
         if fields["resource_name"] not in {"", str(self._node_id)}:
             return
         _set(self.broker_configs, fields)
@@ -286,6 +294,7 @@ class ClusterLog:
     def _replay_config(self, fields: dict[str, Any]) -> None:
         name = fields["resource_name"]
         if fields["resource_type"] == TOPIC_RESOURCE:
+            # Kept by name and not in the topic, which may not be there yet.
             configs = self._configs.setdefault(name, {})
             _set(configs, fields)
             if name in self.topics:
@@ -327,6 +336,7 @@ def _records_of(log: LiveLog) -> Iterator[tuple[str, dict[str, Any]]]:
     newest = max(snapshots, key=lambda each: each.name.base_offset or 0, default=None)
     first = log.log_start_offset
     if newest is not None:
+        # A snapshot holds all records before its offset (KIP-630), so the log is read from there.
         first = max(first, newest.name.base_offset or 0)
         with Source.open(newest.path) as source:
             for item in scan(source, base_offset=None, options=ScanOptions(check=True)):
@@ -343,6 +353,7 @@ def _decoded(run: Run, first_offset: int) -> Iterator[tuple[str, dict[str, Any]]
         attributes = piece.batches.column("attributes")
         columns = (piece.records.column(name) for name in ("batch", "offset", "value_start", "value_size"))
         for batch, offset, start, size in zip(*columns, strict=True):
+            # Leader changes and snapshot headers are control batches: no records of the cluster.
             if size < 3 or offset < first_offset or attributes[batch] & CONTROL_BIT:
                 continue
             value = bytes(piece.memory[start : start + size])

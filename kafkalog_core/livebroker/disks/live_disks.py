@@ -1,6 +1,6 @@
 """The log directory of a live broker: its partitions, opened when they are used, and what it writes at start and stop.
 
-A start is that of a broker (`LogManager.loadLogs`): after an unclean stop, `truncate --as-broker` and `reindex` recover
+It starts as a broker does (`LogManager.loadLogs`): after an unclean stop, `truncate --as-broker` and `reindex` recover
 the logs first. The first act after that is to delete the clean shutdown file, the last one to write it again.
 """
 
@@ -110,7 +110,7 @@ class LiveDisks:
         """Lock the directory, recover its logs, and delete the clean shutdown file.
 
         Args:
-            path: the log directory; an empty one becomes that of a new cluster.
+            path: the log directory; with an empty one, a new cluster begins.
             settings: of the broker.
             clock_ms: time of day, in milliseconds since 1970.
             new_id: returns a random id of 16 bytes.
@@ -145,6 +145,7 @@ class LiveDisks:
             self._directories = PartitionDirs(self.path, self._disk, new_id, self._failure)
             with self._disk.within(self._directories.trusted):
                 self._prepare()
+            # Before the recovery, which changes files: a broker that runs here would write them too.
             undo.enter_context(LogDirLocks([self.path], self._disk))
             self._recover()
             undo.enter_context(self._disk.within(self._directories.trusted))
@@ -179,13 +180,16 @@ class LiveDisks:
 
     def _recover(self) -> None:
         """Recover after an unclean stop, as a start of a broker does; what is cut can be undone."""
+        # The clean shutdown file: the last broker has flushed all logs, so there is nothing to recover.
         if os.path.lexists(f"{self.path}/{_MARK}"):
             return
+        # By a broker's defaults: the settings of its topics do not matter for what a recovery cuts.
         rules = {"kafka": asdict(SettingsRequest(kafka=str(LATEST), assume_defaults=True))}
         truncation = {"to_offset": None, "at_damage": False, "as_broker": True}
         for command, options in (("truncate", rules | truncation), ("reindex", rules)):
             target = target_dir([self.path])
             partitions = tuple(each for each in target.partitions if not self._directories.is_link(each))
+            # Changes follow no link below the directory that was named.
             target = replace(target, partitions=partitions)
             if not target.partitions:
                 continue
@@ -221,10 +225,12 @@ class LiveDisks:
                 for key, place in (self._places | self._directories.links).items()
                 if (offset := broker_dir.offset(kind, place.name)) is not None
             }
+        # After everything was read, and before the first append: a crash from here on is an unclean stop.
         self._remove_mark()
         metadata = self._open_log((METADATA_TOPIC, 0)) if (METADATA_TOPIC, 0) in self._places else None
         self._cluster = ClusterLog(metadata, self._clock_ms, self.node_id, directory_id or bytes(16))
         if metadata is None:
+            # Without a metadata log, as a broker with ZooKeeper has none in its log directory.
             self._take_directories()
             self.notes.append(
                 "there is no metadata log here (a broker with ZooKeeper): settings of topics are unknown, and changes "
@@ -271,6 +277,7 @@ class LiveDisks:
         path = f"{self.path}/{_MARK}"
         if os.path.lexists(path):
             self._disk.unlink(path)
+            # On disk before the first append: a mark that came back after a power failure would hide it.
             self._disk.sync_directory(self.path)
 
     # --- look-ups -----------------------------------------------------------------------------------------------------
@@ -299,6 +306,7 @@ class LiveDisks:
         """
         if name == METADATA_TOPIC:
             return None
+        # Without the lock: most requests are for partitions that are open.
         opened = self._opened.get((name, number))
         if opened is not None and not opened.is_deleted:
             return opened
@@ -348,6 +356,7 @@ class LiveDisks:
     def note_cleaned(self, name: str, number: int, log: LiveLog, offset: int) -> None:
         """Note where a clean of a log ended; nothing if its topic was deleted meanwhile, and perhaps created again."""
         with self._lock:
+            # Identity, not the name: a topic that was created again has a log of its own.
             if self._opened.get((name, number)) is not log:
                 return
             self._offsets[FileKind.CLEANER_OFFSET][name, number] = offset
@@ -397,13 +406,16 @@ class LiveDisks:
         self.configs.check(name, configs)
         with self._lock, self._failures.reported(f"the creation of topic {name}"):
             self._check_open()
+            # Again under the lock: two clients may create it at once, as with auto.create.topics.enable.
             if name in self.topics:
                 return self.topics[name]
             if reserved_name_problem(name) is not None:
                 raise PartitionError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+            # Known, but its directories are elsewhere: to create it would give one topic two ids.
             if self.is_known(name):
                 raise PartitionError(ErrorCode.TOPIC_ALREADY_EXISTS)
             topic_id = self._new_id()
+            # Directories first: a topic in the metadata log whose directories are missing could not be used.
             with self._directories.made(name, range(partitions)):
                 known = self._cluster.create_topic(name, topic_id, partitions, own_configs(name) | dict(configs))
             self._add_topic(known, range(partitions))
@@ -446,12 +458,15 @@ class LiveDisks:
         with self._lock, self._failures.reported(f"the deletion of topic {name}"):
             self._check_open()
             known = self._known(name)
+            # Before any change: a directory that is a link refuses the whole deletion.
             keys = self._directories.of_topic(name, known.leader_epochs)
+            # The metadata log first: a crash after it leaves stray directories, which the next start reports.
             self._cluster.delete_topic(known)
             self._policies.pop(name, None)
             for key in keys:
                 opened = self._opened.pop(key, None)
                 if opened is not None:
+                    # Closes its files before the directory is renamed; ranges that are being sent keep theirs.
                     opened.delete()
                 for offsets in self._offsets.values():
                     offsets.pop(key, None)
@@ -459,6 +474,7 @@ class LiveDisks:
             self._list_topics()
             self._directories.delete(places)
             try:
+                # After the directories: on a full disk, deleting them is what makes space for the checkpoints.
                 self._write_checkpoints()
             except (StorageError, OSError) as error:
                 self._failed(f"the checkpoints without topic {name}", error)
@@ -468,10 +484,13 @@ class LiveDisks:
         with self._lock:
             known = self._known(name)
             after = {key: value for key, value in {**known.configs, **changes}.items() if value is not None}
+            # The settings of before are passed on, so that one that an older release allowed does not block a change of
+            # others.
             self.configs.check(name, after, known.configs)
             self._cluster.set_configs(known, dict(changes))
             self._policies.pop(name, None)
             limits = limits_of(self.configs.of_topic(name, after))
+            # Logs that are open hold the old limits.
             for (topic, _), opened in self._opened.items():
                 if topic == name:
                     opened.limit(limits)
@@ -480,6 +499,7 @@ class LiveDisks:
         """Change settings of the broker; None: back to those of its start. Raises SettingError."""
         with self._lock:
             configs = {**self._cluster.broker_configs, **changes}
+            # Parsed before they are written: a value that is not valid must not reach the metadata log.
             self.configs.set_dynamic({key: value for key, value in configs.items() if value is not None})
             self._cluster.set_broker_configs(dict(changes))
             self._policies.clear()
@@ -551,6 +571,7 @@ class LiveDisks:
             if key[0] != METADATA_TOPIC and not log.is_deleted:
                 self._offsets[FileKind.RECOVERY_POINT][key] = log.recovery_point
                 self._offsets[FileKind.HIGH_WATERMARK][key] = log.high_watermark
+                # As `LogManager.checkpointLogStartOffsetsInDir`: only a start within the first segment needs an entry.
                 if log.log_start_offset > log.segments[0].base_offset:
                     self._offsets[FileKind.LOG_START_OFFSET][key] = log.log_start_offset
                 else:
@@ -558,7 +579,9 @@ class LiveDisks:
         for kind in _CHECKPOINTS:
             rows = ((topic, number, offset) for (topic, number), offset in sorted(self._offsets[kind].items()))
             content = encode_offset_checkpoint(rows)
+            # Only what has changed: each replacement costs fsyncs of a file and a directory.
             if content != self._checkpoints.get(kind):
+                # Unknown until the replacement succeeds, so that a failure is tried again.
                 self._checkpoints.pop(kind, None)
                 self._disk.replace_file(f"{self.path}/{fixed_file_name(kind)}", content, self.path)
                 self._checkpoints[kind] = content
@@ -575,6 +598,7 @@ class LiveDisks:
 
         Raises StorageError if that cannot be done: then there is no clean shutdown file.
         """
+        # A thread that hangs in a write may hold the lock: wait a bounded time, then stop as after a crash.
         if self._is_abandoned or not self._lock.acquire(timeout=CHANGE_S):
             self._is_abandoned = self._is_closed = True
             raise StorageError(_NOT_CLEAN, path=self.path)
@@ -585,11 +609,14 @@ class LiveDisks:
             try:
                 for log in self._opened.values():
                     log.close()
+                # After a failed write, no mark: the next start has to recover.
                 self._failure.check(advises=True)
                 self._write_checkpoints()
+                # Last, as in `LogManager.shutdown`: it says that everything before it is on the disk.
                 self._disk.replace_file(f"{self.path}/{_MARK}", EMPTY_CLEAN_SHUTDOWN, self.path)
             finally:
                 self._cache.close()
+                # The lock of the directory comes off at the very end, when nothing writes any more.
                 self._at_end.close()
         finally:
             self._lock.release()

@@ -98,6 +98,7 @@ class PartitionDirs:
             name = partition_name(path)
             if name.state is not DirectoryState.CURRENT or not name.topic or name.partition is None:
                 continue
+            # By the link itself and not its target, which may be absent.
             status = self.trusted.status(path)
             if status is not None and stat.S_ISLNK(status.st_mode):
                 place = PartitionPath(path=path, name=name, device=status.st_dev, inode=status.st_ino)
@@ -148,6 +149,7 @@ class PartitionDirs:
         it is kept, whatever it is.
         """
         paths = {(topic, number): f"{self._path}/{topic}-{number}" for number in numbers}
+        # Looked at before any is made, so a name that is taken refuses all of them.
         new = {key for key, path in paths.items() if not self._is_empty(path)}
         with ExitStack() as undo:
             for key, path in paths.items():
@@ -184,6 +186,7 @@ class PartitionDirs:
     def _take_back(self, key: Key, path: str, *, is_new: bool) -> None:
         """Delete a directory that was just made, if nothing has been put into it."""
         self.places.pop(key, None)
+        # A directory that was there before is somebody else's.
         if not is_new or self._failure.is_offline:
             return  # the metadata log may have the topic, which then needs its directories after the next start
         with suppress(StorageError):
@@ -193,21 +196,23 @@ class PartitionDirs:
         """Write the id of its topic into a directory that lacks it. Raises StorageError."""
         path = self.places[key].path
         file = f"{path}/{fixed_file_name(FileKind.PARTITION_METADATA)}"
+        # Written once: the id of a topic never changes.
         if not self.trusted.exists(file):
             self._disk.replace_file(file, encode_partition_metadata(uuid_text(topic_id)), path)
 
     def _like(self) -> Attributes:
         """Return the attributes of a new directory: those of the log directory."""
         attributes = Attributes.of(self._path, self.trusted)
+        # The owner may write, whatever mode the log directory has.
         return Attributes(uid=attributes.uid, gid=attributes.gid, mode=attributes.mode | 0o700)
 
     # --- deletion -----------------------------------------------------------------------------------------------------
     def of_topic(self, topic: str, numbers: Iterable[int]) -> list[Key]:
         """Return the partitions of a topic that are here and may be deleted.
 
-        numbers: those of its partitions; another directory of its name belongs to no topic, and is kept.
+        numbers: its partitions; any other directory of its name belongs to no topic, and is kept.
 
-        Raises RefusedError if a directory is a link, or not the one that was here at the start or was made since.
+        Raises RefusedError if a directory is a link, or has been replaced since the start or since it was made.
         """
         keys = [(topic, number) for number in numbers]
         for key in keys:
@@ -217,6 +222,7 @@ class PartitionDirs:
         for key in keys:
             place = self.places[key]
             status = self.trusted.status(place.path)
+            # Device and inode: a path alone does not show that somebody has put another directory there.
             if status is not None and (status.st_dev, status.st_ino) != place.identity:
                 look = WayOut("see what it is", f"ls -ld {shell_path(place.path)}")
                 reason = (
@@ -229,6 +235,7 @@ class PartitionDirs:
     def delete(self, places: Iterable[PartitionPath]) -> None:
         """Delete directories, all that can be. Raises the first StorageError of one that is kept."""
         kept: list[StorageError] = []
+        # All of them are tried: one that cannot be deleted does not keep the others.
         for place in places:
             try:
                 self._delete(place)
@@ -241,9 +248,12 @@ class PartitionDirs:
         """Rename a directory as a broker does, and delete it: a broker that finds it renamed deletes the rest."""
         if not self.trusted.exists(place.path):
             return  # somebody has deleted it
+        # As `UnifiedLog.logDeleteDirName`: the name of the topic is cut so that the whole fits a file system's 255
+        # bytes.
         stem = place.name.raw[: _MAX_NAME - 1 - 32 - len(_DELETED)]
         gone = f"{self._path}/{stem}.{self._new_id().hex()}{_DELETED}"
         self._disk.rename(place.path, gone)
+        # On disk before the files go: half-deleted under its old name, a broker would load it as a log.
         self._disk.sync_directory(self._path)
         self._disk.delete_directory(gone)
 

@@ -75,9 +75,9 @@ class ConfigEntry(NamedTuple):
         name: its name.
         value: the value in effect.
         is_default: whether the resource has no value of its own.
-        type_id: that of DescribeConfigs.
+        type_id: the type in DescribeConfigs.
         default: the value if the resource has none, as of a group.
-        inherited: values of the broker, the one that counts first; the last one is the default. None: there are none,
+        inherited: values of the broker, in the order in which they count; the default comes last. None: there are none,
             `default` alone counts.
     """
 
@@ -105,7 +105,7 @@ class ConfigEntry(NamedTuple):
 class TopicConfigs:
     """Settings by topic; `broker`: values that replace the broker's defaults, by their names in server.properties.
 
-    `settings` are those of the broker.
+    `settings`: the settings of the broker.
     """
 
     def __init__(self, broker: Mapping[str, str] | None = None) -> None:
@@ -126,6 +126,7 @@ class TopicConfigs:
         settings = Settings(
             release=LATEST, assigned=self._at_start | {key: value for key, value in dynamic.items() if key in known}
         )
+        # Every value is parsed before any counts, so a bad one changes nothing.
         for each in SETTINGS:
             if each.keys:
                 settings.broker(each.name)
@@ -145,6 +146,7 @@ class TopicConfigs:
 
         before: what is set already: an older broker may have set what a later one does not know.
         """
+        # Only what changes: a topic may keep settings that another release has set.
         check_topic_values({key: text for key, text in configs.items() if before.get(key) != text}, LATEST)
         settings = self.of_topic(topic, configs)
         check_settings(settings, LATEST)
@@ -157,13 +159,14 @@ class TopicConfigs:
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
         """Return the settings that matter for the log. Raises SettingError.
 
-        They are kept: upkeep asks for those of every partition once a second.
+        They are kept, since upkeep asks for them once a second for every partition.
         """
         kept, key = self._of_topics, (topic, frozenset(configs.items()))
         found = kept.get(key)
         if found is None:
             cluster = ClusterConfigs(topics={topic: dict(configs)}, listed=frozenset({topic}))
             found = replace(self.settings, cluster=cluster).for_topic(topic)
+            # All at once: a bound for a broker whose settings change often, not a cache that needs an order.
             if len(kept) >= _MOST_KEPT:
                 kept.clear()
             kept[key] = found

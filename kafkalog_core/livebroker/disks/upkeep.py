@@ -1,6 +1,6 @@
 """What a live broker does in the background: flush, checkpoint, delete by retention, compact.
 
-The decisions are those of `kafka.retention` and `kafka.cleaner`; this module carries them out on open logs.
+`kafka.retention` and `kafka.cleaner` decide; this module carries their decisions out on open logs.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class Upkeep:
 
     def run(self) -> None:
         """Do what is due; nothing after a write has failed."""
+        # A broker whose log directory is offline changes nothing in it (`LogDirFailureChannel`).
         if self._disks.is_offline:
             return
         with suppress(_StoppedError):
@@ -87,6 +88,7 @@ class Upkeep:
                 self._check_stopped()
                 now_ms = self._clock_ms()
                 if now_ms >= self._due_ms[name]:
+                    # Set before the task, so that a task that fails waits for its next turn.
                     self._due_ms[name] = now_ms + interval_ms
                     self._guard(name, task)
 
@@ -101,12 +103,14 @@ class Upkeep:
     def _guard(self, what: str, task: Callable[[], None]) -> None:
         try:
             task()
+        # One task's failure does not keep the others from their turns.
         except (KafkalogError, OSError) as error:
             self._failed(what, error)
 
     def flush(self) -> None:
         """Write rolled segments to the disk, and active ones whose flush.ms is over."""
         now_ms = self._clock_ms()
+        # As `LogManager.flushDirtyLogs`: flush.ms counts from the last flush of each log.
         for key, log in self._logs():
             flush_ms = self._disks.settings_of(key[0]).flush_ms
             is_due = now_ms - self._flushed_ms.setdefault(key, now_ms) >= flush_ms
@@ -117,6 +121,7 @@ class Upkeep:
     # --- retention ----------------------------------------------------------------------------------------------------
     def retain(self) -> None:
         """Delete what the settings of its topic no longer keep (`LogManager.cleanupLogs`)."""
+        # All partitions, also those that no client has used: `LogManager.cleanupLogs` goes through every log.
         for key, log in self._logs(all_partitions=True):
             self._guard(f"retention of {key[0]}-{key[1]}", partial(self._retain, key[0], log))
 
@@ -125,6 +130,7 @@ class Upkeep:
         rules = retention_rules(self._disks.settings_of(topic), self._disks.configs.settings)
         if not rules.passes:
             return
+        # From the decision to the deletion: an append may roll a segment in between.
         with log.lock:
             if log.is_deleted:  # by a client, since the partitions were listed
                 return
@@ -147,6 +153,7 @@ class Upkeep:
             if deleted:
                 log.delete_segments([each.segment.base_offset for each in deleted])
         if deleted:
+            # The log start offset has moved: written at once, so that a crash does not bring the old one back.
             self._disks.checkpoint()
 
     # --- compaction ---------------------------------------------------------------------------------------------------
@@ -160,7 +167,9 @@ class Upkeep:
         settings = self._disks.settings_of(topic)
         config = clean_config(self._disks.configs.settings, settings, memory_bytes=_CLEANER_MEMORY_BYTES)
         now_ms = self._clock_ms()
+        # Taken before the look at the log: only segments that exist now can be exchanged.
         segments = {each.base_offset: each for each in log.segments}
+        # The active segment is never cleaned (`LogCleanerManager.cleanableOffsets`).
         if len(segments) < 2:
             return
         state = _clean_log(topic, number, log, self._disks.cleaner_offset(topic, number))
@@ -184,11 +193,13 @@ class Upkeep:
         base = group.base_offset
         attributes = Attributes.of_new_file(old[-1].path)
         path = f"{log.path}/{segment_file_name(base, FileKind.LOG, FileState.CLEANED)}"
+        # Files of an earlier attempt that failed have the same names.
         self._sweep(log.path, base)
         with ExitStack() as undo, self._disk.new_file(path) as file:
             undo.callback(self._sweep, log.path, base)
             for chunk in group.chunks():
                 file.write(chunk.data)
+            # The time of the last source, as `Cleaner.cleanSegments` sets it.
             file.finish(attributes, group.mtime_ns)
             undo.pop_all()
         indexes = group.indexes
@@ -215,6 +226,7 @@ class Upkeep:
             max_timestamp_ms=indexes.max_timestamp_ms,
             mtime_ms=group.mtime_ns // _NS_PER_MS,
         )
+        # The log has been deleted or cut meanwhile: the clean is of no use.
         if not log.exchange(new, old):
             self._sweep(log.path, base)
 
@@ -242,6 +254,7 @@ class Upkeep:
 
 def _clean_log(topic: str, number: int, log: LiveLog, checkpoint: int | None) -> CleanLog:
     """Return a log as the cleaner sees it."""
+    # Segments and producers have to be of the same moment.
     with log.lock:
         states = log.producers()
         unstable = states.first_unstable_offset

@@ -1,6 +1,6 @@
 """The settings of groups: which there are, what a client may set them to, and what is in effect (KIP-848, KIP-932).
 
-The rules are those of `GroupConfig` and `ShareGroupConfig` of Kafka 4.3. Settings of the assignment's interval and of
+The rules follow `GroupConfig` and `ShareGroupConfig` of Kafka 4.3. Settings of the assignment's interval and of
 streams groups are not served.
 """
 
@@ -70,12 +70,13 @@ class GroupConfigs:
     def __init__(self, broker: BrokerNumbers, of_group: Callable[[str], Mapping[str, str]]) -> None:
         """Take the settings of the broker. of_group: returns those that were set for a group.
 
-        Raises SettingError if those of the broker contradict each other.
+        Raises SettingError if the broker's settings contradict each other.
         """
         self._broker = broker
         self._of_group = of_group
         lock = _NUMBERS["share.record.lock.duration.ms"]
         least, most = self._bound(lock.least), self._bound(lock.most)
+        # Kafka's own check at the start: the default must be within the bounds.
         if not least <= broker.number(lock.of_broker) <= most:
             raise SettingError(
                 f"{lock.of_broker}={broker.number(lock.of_broker)} is not between {lock.least}={least} and "
@@ -113,6 +114,7 @@ class GroupConfigs:
         """Raise SettingError for a setting that no group has, or a value that it cannot have."""
         for name, value in configs.items():
             if name in _NUMBERS:
+                # A bound may be a setting of the broker itself.
                 least, most = self._bound(_NUMBERS[name].least), self._bound(_NUMBERS[name].most)
                 if not re.fullmatch(r"[0-9]{1,10}", value) or not least <= int(value) <= most:
                     raise SettingError(f"{name}: {value!r} is not a number from {least} to {most}")
@@ -143,6 +145,7 @@ def milliseconds_of(reset: str) -> int | None:
     """Return the duration of `by_duration:P1DT2H3M4.5S`, in milliseconds; None: it is none (`Duration.parse`)."""
     text = reset.removeprefix(_BY_DURATION)
     found = _DURATION.fullmatch(text) if reset.startswith(_BY_DURATION) else None
+    # `P` alone is not a duration.
     if found is None or not any(found.groups()):
         return None
     days, hours, minutes, seconds = (int(each or 0) for each in found.groups()[:4])

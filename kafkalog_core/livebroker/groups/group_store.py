@@ -1,7 +1,7 @@
 """Groups in the log of the coordinator: what is written when one changes, and what the log says at the start.
 
-The order of the records is that of `GroupMetadataManager`: a member's tombstones go from what it has to what it wants,
-and those of the group come last, because the loader of a broker refuses a group that still has members.
+The order of the records follows `GroupMetadataManager`: a member's tombstones go from what it has to what it wants. The
+tombstones of the group come last, because the loader of a broker refuses a group that still has members.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class LoggedGroups:
         if after is not None:
             self._write(name, list(self._changes(kind, before, after, more)))
             return
+        # As if all members had left first: the loader refuses a group that is deleted with members in it.
         nobody = replace(before, members={}, target={})
         records = [*self._changes(kind, before, nobody, ()), kind.target_epoch(name, None), *more]
         self._write(name, [*records, kind.epoch(name, None)])
@@ -78,6 +79,7 @@ class LoggedGroups:
         self, kind: ModernGroupRecords, before: ModernGroup, after: ModernGroup, more: Sequence[Record]
     ) -> Iterator[Record]:
         group_id = after.group_id
+        # Tombstones first: a member that comes back under the same id is new.
         yield from _removals(kind, before, after)
         changed = [
             (before.members.get(name), member)
@@ -93,6 +95,7 @@ class LoggedGroups:
         for name, places in after.target.items():
             if before.target.get(name) != places:
                 yield kind.target(group_id, name, self._by_id(places))
+        # After the targets: a loader that sees this epoch finds every target of it.
         if after.target_epoch != before.target_epoch:
             yield kind.target_epoch(group_id, after.target_epoch)
         for old, member in changed:
@@ -174,6 +177,7 @@ def _facts(
                 member,
                 epoch=current.epoch,
                 previous_epoch=current.previous_epoch,
+                # A state of a later release is read as stable.
                 state=_STATES[current.state] if current.state < len(_STATES) else MemberState.STABLE,
                 assigned=places(current.assigned),
                 revoking=places(current.revoking),

@@ -68,6 +68,7 @@ class LiveOffsets:
         if not records:
             return
         with self._lock:
+            # Written first: what counts in memory is in the log.
             base = self._log.append(group, records, producer=producer)
             for number, (key, value) in enumerate(records):
                 self._state.replay(key, value, base + number, None if producer is None else producer[0])
@@ -98,6 +99,7 @@ class LiveOffsets:
             old = [
                 place
                 for place, offset in offsets.items()
+                # An offset in an open transaction has not expired: its commit may come.
                 if place not in pending
                 and not is_read(place[0])
                 and has_expired(offset, empty_since_ms=empty_since_ms, now_ms=now_ms, retention_ms=retention_ms)

@@ -1,6 +1,6 @@
 """Share groups: their members, and which partitions each of them reads (KIP-932).
 
-The rules are those of `ShareGroup`, `GroupMetadataManager.shareGroupHeartbeat` and `ShareGroupAssignmentBuilder` of
+The rules follow `ShareGroup`, `GroupMetadataManager.shareGroupHeartbeat` and `ShareGroupAssignmentBuilder` of
 Kafka 4.3. A member has its target at once, because members may read the same partition. A partition is assigned once it
 has a state in the share coordinator.
 """
@@ -156,10 +156,12 @@ class ShareGroups(ModernGroups[ShareGroup]):
             if topic_id is None:
                 continue
             present = kept[topic_id].numbers if topic_id in kept else ()
+            # Partitions were added to the topic, or none has a state yet.
             if len(present) >= counts[topic]:
                 continue
             for number in set(range(counts[topic])) - set(present):
                 key = ShareKey(group.group_id, topic_id, number)
+                # -1: the first fetch decides, by share.auto.offset.reset.
                 self._states.initialize(key, state_epoch=group.epoch + 1, start=-1)
             kept[topic_id] = TopicNumbers(topic, tuple(range(counts[topic])))
         return SharedTopics(initialized=kept)
@@ -178,6 +180,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
         """See ModernGroups."""
         del beat
         topics = member.subscription.topics
+        # A target may be older than the subscription.
         target = group.target[member.member_id]
         return member.reached(group.target_epoch, frozenset(place for place in target if place[0] in topics))
 
@@ -230,6 +233,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
                 return None
             if group.members:
                 return ErrorCode.NON_EMPTY_GROUP
+            # States before the group: what is left over after an error can still be found by the group's name.
             self._states.delete(self._states.keys_of(group_id))
             self._delete(group)
             return ErrorCode.NONE

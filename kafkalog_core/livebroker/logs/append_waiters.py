@@ -44,12 +44,14 @@ class AppendWaiters:
     def notify(self, topic: str, partition: int) -> None:
         """Call those who wait for a partition, on the thread that appended. One that fails is not called again."""
         with self._lock:
+            # Copied: a function that is called may remove itself.
             calls = list(self._waiting.get((topic, partition), ()))
         for call in calls:
             try:
                 call()
             except Exception as error:  # noqa: BLE001 - whatever it is, the batch is in the log
-                self._drop(call)  # its request is answered when its time is over
+                # Its request is answered when its time is over
+                self._drop(call)
                 with suppress(Exception):
                     self._failed(f"a request that waits for {topic}-{partition}", error)
 

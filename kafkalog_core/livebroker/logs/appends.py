@@ -1,6 +1,6 @@
 """What a leader checks of a producer's batch before it appends it, and how it answers a batch that it has already.
 
-The rules are those of `UnifiedLog.analyzeAndValidateRecords`, `LogValidator` and `ProducerAppendInfo` of Kafka 4.3.
+The rules follow `UnifiedLog.analyzeAndValidateRecords`, `LogValidator` and `ProducerAppendInfo` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -133,23 +133,28 @@ def checked_batch(records: memoryview, policy: AppendPolicy, *, version: int, no
     if len(records) < LOG_OVERHEAD + 5:
         raise InvalidBatchError(ErrorCode.INVALID_RECORD, "there is no record batch")
     magic = records[MAGIC_POSITION]
+    # Since version 3 of Produce clients send magic 2 only (KIP-98).
     if magic > _LARGEST_MAGIC or (version >= _FIRST_WITH_BATCHES and magic < MAGIC_V2):
         raise InvalidBatchError(ErrorCode.INVALID_RECORD, f"magic {magic} is not accepted in version {version}")
     data = bytearray(records) if magic == MAGIC_V2 else _converted(records, policy)
     batches = _only_batch(data)
     header = batches.row(0)
     codec, attributes = header["codec"], header["attributes"]
+    # UNSUPPORTED_COMPRESSION_TYPE: zstd came with version 7 of Produce (KIP-110).
     if codec == _ZSTD and version < _FIRST_WITH_ZSTD:
         raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce (KIP-110)")
+    # Before decompression, as LogValidator does: a large batch costs nothing then.
     if len(data) > policy.max_message_bytes:
         message = f"the batch has {len(data)} bytes, more than max.message.bytes={policy.max_message_bytes}"
         raise InvalidBatchError(ErrorCode.MESSAGE_TOO_LARGE, message)
     _check_header(header)
     _check_records(data, batches, header, policy, now_ms)
     is_changed = policy.has_append_time
+    # compression.type of the topic: stored in another codec than the producer's.
     if policy.codec is not None and policy.codec != codec:
         data = recompressed(memoryview(data), batches, policy.codec, max_bytes=policy.max_decompressed_bytes)
         is_changed = True
+    # LogAppendTime replaces the largest timestamp in the header, and no record is rewritten.
     if policy.has_append_time:
         with_append_time(data, now_ms)
     base = header["base_sequence"]
@@ -160,6 +165,7 @@ def checked_batch(records: memoryview, policy: AppendPolicy, *, version: int, no
         header["producer_id"],
         header["producer_epoch"],
         base,
+        # DefaultRecordBatch.incrementSequence: it wraps after 2^31-1.
         _NO_ID if base < 0 else (base + delta) & MAX_INT32,
         bool(attributes & TRANSACTIONAL_BIT),
         now_ms if policy.has_append_time else _NO_ID,
@@ -177,10 +183,12 @@ def _converted(records: memoryview, policy: AppendPolicy) -> bytearray:
 def _only_batch(data: bytearray) -> BatchColumns:
     """Return the header of a batch whose checksum is right, and after which nothing follows."""
     batches = _THREAD.batches
+    # The checksum is computed before anything else is believed.
     stop, end = _FRAMING.walk(memoryview(data), 0, -1, len(data), check=True, into=batches)
     if not batches.count or batches.cell("format", 0) != MAGIC_V2:
         what = "its checksum is wrong" if stop == kernels.STOP_CHECKSUM else "it is not a whole record batch"
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, what)
+    # LogValidator: one batch for each partition, so that an error concerns one batch.
     if batches.count > 1 or end != len(data):
         raise InvalidBatchError(ErrorCode.INVALID_RECORD, "a produce request has one batch for each partition")
     return batches
@@ -193,6 +201,7 @@ def _check_header(header: dict[str, int]) -> None:
     problem = None
     if attributes & CONTROL_BIT:
         problem = "clients cannot write control batches"
+    # Clients send records without holes; only the cleaner makes some.
     elif count <= 0 or count != delta + 1:
         problem = f"the batch says that it has {count} records and {delta + 1} offsets"
     elif attributes & TRANSACTIONAL_BIT and producer_id < 0:
@@ -215,6 +224,7 @@ def _check_records(
         cell, rows = piece.records.cell, piece.records.count
         if rows and (cell("offset", 0) != expected or cell("offset", rows - 1) != expected + rows - 1):
             raise InvalidBatchError(ErrorCode.INVALID_RECORD, "the offsets of its records do not follow each other")
+        # Compacted topics need keys (LogValidator).
         if policy.is_compacted and -1 in piece.records.column("key_size"):
             bad = [number for number, size in enumerate(piece.records.column("key_size"), seen) if size < 0]
             errors = tuple(RecordError(each, "a compacted topic needs a key") for each in bad)
@@ -244,10 +254,12 @@ def append_produced(log: LiveLog, batch: ProducedBatch) -> Appended:
     Raises PartitionError and StorageError. Call it under the log's lock if what came before must still hold.
     """
     with log.lock:
+        # The common case first: the batch follows the last one of its producer.
         if batch.producer_id >= 0 and not log.is_next(batch.producer_id, batch.producer_epoch, batch.base_sequence):
             known = log.known_producer(batch.producer_id)
             duplicate = None if known is None else _duplicate_of(known, batch)
             if duplicate is not None:
+                # A retry: the producer gets the offsets of its first attempt, and nothing is appended.
                 return duplicate
             if known is not None:
                 _check_producer(known, batch)
@@ -260,6 +272,7 @@ def _duplicate_of(known: Known, batch: ProducedBatch) -> Appended | None:
     """Return the offsets of a batch that is one of the last five (`ProducerStateEntry.findDuplicateBatch`)."""
     if known.epoch != batch.producer_epoch:
         return None
+    # Five, as many as a producer may have in flight (max.in.flight.requests.per.connection).
     for each in known.recent:
         if (each.first_sequence, each.last_sequence) == (batch.base_sequence, batch.last_sequence):
             span = (each.last_sequence - each.first_sequence) & MAX_INT32
@@ -269,14 +282,17 @@ def _duplicate_of(known: Known, batch: ProducedBatch) -> Appended | None:
 
 def _check_producer(known: Known, batch: ProducedBatch) -> None:
     """Check epoch and sequence (`ProducerAppendInfo.maybeValidateDataBatch`)."""
+    # An older instance of the producer.
     if batch.producer_epoch < known.epoch:
         raise PartitionError(ErrorCode.INVALID_PRODUCER_EPOCH)
     if batch.producer_epoch != known.epoch:
+        # A new epoch begins with sequence 0, unless the epoch was unknown.
         if batch.base_sequence != 0 and known.epoch != _NO_ID:
             raise PartitionError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     elif known.epoch != _NO_ID:
         last = known.recent[0].last_sequence if known.recent else _NO_ID
         if batch.base_sequence != (last + 1) & MAX_INT32:
             raise PartitionError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    # A non-transactional batch within a transaction would end with it (ProducerAppendInfo.appendDataBatch).
     if known.txn_first_offset is not None and not batch.is_transactional:
         raise PartitionError(ErrorCode.INVALID_TXN_STATE)

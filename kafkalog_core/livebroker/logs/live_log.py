@@ -162,7 +162,8 @@ class LiveLog(LiveLogReader):
         )
         self._states.recall(last)
         self._snapshots |= snapshots
-        self._synced = self.log_end_offset  # what was there was recovered
+        # What was there was recovered
+        self._synced = self.log_end_offset
         for segment in found:
             self._read_aborted(segment)
 
@@ -193,13 +194,15 @@ class LiveLog(LiveLogReader):
                     break
                 try:
                     _count(segment, item)
-                except FieldError as error:  # no checksum covers the base offset
+                # No checksum covers the base offset
+                except FieldError as error:
                     see = WayOut("see which one, and what to do", f"kafkalog verify {directory}")
                     raise StorageError(Refusal(f"{error}: a wrong base offset", (see,)), path=path) from error
                 states.replay(item.batches, markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES))
         live.size_bytes, live.end_offset = segment.size_bytes, segment.end_offset
         live.max_timestamp_ms = max(live.batches.max_timestamp_ms, last_time(last.timeindex))
-        if last.size_bytes > segment.size_bytes:  # zeros of preallocated space, or a tail that recovery would cut
+        # Zeros of preallocated space, or a tail that recovery would cut
+        if last.size_bytes > segment.size_bytes:
             place = f"bytes {segment.size_bytes} to {last.size_bytes - 1}"
             reason = f"{place} do not form a batch, although the last shutdown was clean: nothing could be appended"
             see = WayOut("see what they are", f"kafkalog verify {directory}")
@@ -236,6 +239,7 @@ class LiveLog(LiveLogReader):
     def recovery_point(self) -> int:
         """The offset below which everything is on the disk."""
         with self._lock:
+            # Segments that were rolled and not fsynced yet hold the recovery point back.
             return self._unsynced[0].base_offset if self._unsynced else self._synced
 
     @property
@@ -292,11 +296,13 @@ class LiveLog(LiveLogReader):
 
         Its base offset and leader epoch are written into `batch`; its checksum does not cover them.
 
-        rows: its header as a walk found it, whose offsets are changed like those of `batch`; None: it is read here.
+        rows: its header as a walk found it, whose offsets are changed as in `batch`; None: it is read here.
         """
         with self._lock:
+            # Checked under the lock: a topic that was deleted meanwhile takes no batch.
             self._check_open()
             base, now_ms = self.log_end_offset, self._clock_ms()
+            # DefaultRecordBatch.setLastOffset and setPartitionLeaderEpoch: both fields are outside the checksum.
             kernels.stamp_batches(batch, base, self.leader_epoch)
             memory = memoryview(batch)
             if rows is None:
@@ -336,6 +342,7 @@ class LiveLog(LiveLogReader):
     def begin_segment(self, segment: OpenSegment) -> None:
         """Begin a segment. Like `LogSegment.open` it fsyncs nothing: requests do not wait for the disk."""
         path = f"{self.path}/{segment_file_name(segment.base_offset, FileKind.LOG)}"
+        # With owner and mode of the directory: the broker that takes over must be able to append.
         file = SharedFile(self._disk.new_log(path, Attributes.of_new_file(self.path, self._disk.trusted)))
         base = segment.base_offset
         self._segments = (*self._segments, LiveSegment(base, path, file, end_offset=base, batches=BatchMap(base)))
@@ -345,6 +352,7 @@ class LiveLog(LiveLogReader):
         live, rows = self._segments[-1], run.batches
         if live.file is None or live.batches is None:
             raise ClosedLogError("the log is closed", path=self.path)
+        # The file first, then the map: a reader must not see a batch that is not there.
         self._disk.append(live.file.descriptor, live.path, data, live.size_bytes)
         position = live.size_bytes
         cell, last_offset, has_producer, is_control = rows.cell, _UNDEFINED, False, 0
@@ -368,6 +376,8 @@ class LiveLog(LiveLogReader):
         live = self._segments[-1]
         names = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
         for kind, content in zip(names, (segment.indexes.offset_index, segment.indexes.time_index), strict=True):
+            # Indexes are written when a segment is closed: until then they are in memory, and a crash loses nothing
+            # that recovery cannot build.
             self._replace(segment_file_name(live.base_offset, kind), bytes(content))
         if live.aborted:
             self._replace(segment_file_name(live.base_offset, FileKind.TXN_INDEX), bytes(live.aborted))
@@ -386,6 +396,7 @@ class LiveLog(LiveLogReader):
 
     def _write_snapshot(self, offset: int) -> None:
         self._sweep_snapshots(offset)
+        # Not below the log start: a start would delete it (ProducerStateManager.truncateAndReload).
         if offset <= self.log_start_offset or offset in self._snapshots:
             return
         entries = self._states.snapshot_entries(_RECOVERY.snapshot_style)
@@ -409,15 +420,18 @@ class LiveLog(LiveLogReader):
     def sync(self, *, with_active: bool = True) -> None:
         """Fsync what was appended; without the active segment only those that were rolled. Raises WriteError."""
         with self._lock:
+            # Epochs before the recovery point moves: recovery assigns only the epochs of what it reads.
             if self._has_new_epoch and not self.is_deleted:
                 with self._changing:
                     self._write_epochs()
             waiting, active, end = list(self._unsynced), self._segments[-1], self.log_end_offset
             wanted = [*waiting, active] if with_active else waiting
             held = [(live.file, live.path) for live in wanted if live.file is not None]
-            for file, _ in held:  # retention may delete one of them meanwhile
+            # Retention may delete one of them meanwhile
+            for file, _ in held:
                 file.hold()
         try:
+            # Outside the lock: fsync may take seconds, and appends must go on.
             with self._changing:
                 for file, path in held:
                     self._disk.sync(file.descriptor, path)
@@ -426,6 +440,7 @@ class LiveLog(LiveLogReader):
                 file.release()
         with self._lock:
             for live in waiting:
+                # A clean or retention has removed it meanwhile.
                 if live not in self._unsynced:
                     continue
                 self._unsynced.remove(live)
@@ -439,7 +454,9 @@ class LiveLog(LiveLogReader):
         with self._lock:
             if self.is_deleted or self._is_closed:
                 return
-            if not self._failure.is_offline:  # else the next start recovers it, as after a crash
+            # Else the next start recovers it, as after a crash
+            if not self._failure.is_offline:
+                # The log first, then its indexes, snapshot and epochs.
                 self.sync()
                 with self._changing:
                     self._appender.close()

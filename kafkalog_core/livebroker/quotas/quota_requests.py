@@ -1,6 +1,6 @@
 """DescribeClientQuotas and AlterClientQuotas (KIP-546): quotas in the metadata log.
 
-The rules and messages are those of `ClientQuotaControlManager` and `ClientQuotasImage` of Kafka 4.3.
+Rules and messages follow `ClientQuotaControlManager` and `ClientQuotasImage` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class QuotaRequests:
         """Answer AlterClientQuotas: all valid changes are one batch of the log."""
         results: dict[QuotaEntity, RefusedChange | None] = {}
         changes: list[MetadataChange] = []
+        # Held until the write, so that what was checked is still true then.
         with self._disks.changing() as cluster:
             for entry in context.body["entries"]:
                 # ClientQuotaControlManager.alterClientQuotas reports a second entry, after it has taken the first one
@@ -125,6 +126,7 @@ class QuotaRequests:
             if not each["remove"]:
                 _check_value(known, key, value)
                 fields |= {"value": value, "remove": False}
+                # A record that changes nothing is not written.
                 if present.get(key) == value:
                     continue
             elif key not in present:

@@ -66,9 +66,11 @@ class RateWindow:
         """Return the time that the rate is measured over: at least all samples but one (`Rate.windowSize`)."""
         kept = self._kept
         for sample in self._samples:
+            # Reset where it is, as `SampledStat.purgeObsoleteSamples`: its slot is used again.
             if now_ms - sample.last_ms >= kept.count * kept.size_ms:
                 sample.reset(now_ms)
         elapsed_ms = now_ms - min((each.start_ms for each in self._samples), default=now_ms)
+        # A client that has just begun is measured over the whole window, so that a first burst is not a high rate.
         missing = kept.count - 1 - elapsed_ms // kept.size_ms
         return max(1, elapsed_ms + max(0, missing) * kept.size_ms)
 

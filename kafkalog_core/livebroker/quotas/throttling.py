@@ -61,7 +61,7 @@ class ClientThrottles:
             user_of: returns the name of a connection's user.
             resolve: returns the address of a host, or None.
             samples: what rates are measured in.
-            samples_of_changes: those for controller_mutation_rate.
+            samples_of_changes: samples for controller_mutation_rate.
         """
         self._quotas = quotas
         self._clock = clock
@@ -99,6 +99,7 @@ class ClientThrottles:
             window = _kept(self._rates, key, lambda: RateWindow(self._samples), now_ms)
             window.record(value, now_ms)
             throttle_ms = window.throttle_ms(bound, now_ms)
+            # What is not sent, or not served, must not count against the client.
             if throttle_ms and not keeps:
                 window.record(-value, now_ms)
         return throttle_ms
@@ -109,6 +110,7 @@ class ClientThrottles:
         if applied is None:
             return _UNLIMITED
         kept = self._samples
+        # All samples but the current one, which may have just begun.
         return min(_UNLIMITED, int(applied.bound * (kept.count - 1) * kept.size_ms / 1000))
 
     def mutate(self, user: str, client_id: str, count: int, *, is_strict: bool) -> tuple[bool, int]:
@@ -224,6 +226,7 @@ def _kept(
     found = windows.get(key)
     window = new() if found is None else found[0]
     windows[key] = window, now_ms
+    # In the order of their last use, so the oldest come first.
     windows.move_to_end(key)
     while next(iter(windows.values()))[1] <= now_ms - _EXPIRY_MS:
         windows.popitem(last=False)

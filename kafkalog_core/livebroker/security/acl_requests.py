@@ -1,6 +1,6 @@
 """CreateAcls, DescribeAcls and DeleteAcls: the ACLs in the metadata log.
 
-The rules and messages are those of `AclApis` and `AclControlManager` of Kafka 4.4.
+Rules and messages follow `AclApis` and `AclControlManager` of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class AclRequests:
     def describe(self, context: RequestContext) -> Answer:
         """Answer DescribeAcls: the ACLs that a filter matches, by resource pattern."""
         answer: Body = {"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "error_message": None, "resources": []}
+        # As a broker without authorizer.class.name: it has no ACLs to show.
         if not self._is_enforced:
             message = "No Authorizer is configured on the broker"
             return context.reply(answer | {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": message})
@@ -104,6 +105,7 @@ class AclRequests:
         """Return why no ACL can be changed; None: they can."""
         if not self._is_enforced:
             return ErrorCode.SECURITY_DISABLED, _DISABLED
+        # Without a metadata log, as with ZooKeeper, they would be forgotten at the end.
         return None if self._store.has_metadata_log else (ErrorCode.UNSUPPORTED_VERSION, _NOT_KEPT)
 
     def create(self, context: RequestContext) -> Answer:
@@ -115,6 +117,7 @@ class AclRequests:
             refusal = ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
         level = self._store.features.levels.get(METADATA_VERSION, 0)
         problems = [refusal or _binding_problem(each) or _host_problem(each.host, level) for each in bindings]
+        # The valid ones are added although others are not: each has its own result.
         valid = [each for each, problem in zip(bindings, problems, strict=True) if problem is None]
         failure = self._change(valid, ())
         results = [_result(problem or failure) for problem in problems]
@@ -134,6 +137,7 @@ class AclRequests:
             )
             found.append(matching)
             problems.append(problem)
+        # An ACL that two filters match is removed once, and shown for both.
         gone = {acl_id for matching in found for acl_id in matching}
         if len(gone) > _MAX_CHANGES:
             message = f"Cannot remove more than {_MAX_CHANGES} acls in a single delete operation."
@@ -141,6 +145,7 @@ class AclRequests:
         else:
             failure = self._change((), gone)
         results = [
+            # A failure of the write is the result of each filter that was valid.
             _result(problem or failure)
             | {"matching_acls": [] if failure else [_row(each) for each in matching.values()]}
             for problem, matching in zip(problems, found, strict=True)

@@ -163,6 +163,7 @@ def amended(
 
 def split(names: Iterable[str], may: Callable[[str], bool]) -> tuple[list[str], list[str]]:
     """Return the names of a request that the client may ask for, and the others, each once."""
+    # Each name once, since a request may have one name many times.
     answers = {name: may(name) for name in dict.fromkeys(names)}
     return [name for name, is_allowed in answers.items() if is_allowed], [
         name for name, is_allowed in answers.items() if not is_allowed
@@ -192,9 +193,9 @@ class TopicRows(Struct, frozen=True, kw_only=True):
     Args:
         operation: what the client wants to do with each topic.
         asked: the field of the request with the rows.
-        answered: that of the response.
+        answered: the same field of the response.
         name: the field of a row with the topic's name.
-        asked_partitions: the field of a row with the partitions and, in each of them, that of its number.
+        asked_partitions: the field of a row with the partitions, and the field of a partition with its number.
         answered_partitions: the same for the response.
         fields: what a row of a refused partition has besides number and error.
     """
@@ -223,6 +224,7 @@ class TopicRows(Struct, frozen=True, kw_only=True):
         allowed: list[Body] = []
         refused: list[Body] = []
         for row in rows:
+            # A topic id that is unknown names nothing to protect: the handler answers UNKNOWN_TOPIC_ID.
             name = access.topic_of(row, self.name)
             is_allowed = name is None or access.to_topic(self.operation, name)
             (allowed if is_allowed else refused).append(row)
@@ -255,6 +257,7 @@ def _filled(fields: Iterable[MessageField], given: Mapping[str, Any]) -> Body:
 
 def with_operations(access: Access, kind: ResourceType, row: Body, bits: str, name: str) -> Body:
     """Return a row of a response with what the client may do, if its field `bits` is set."""
+    # Only where the request has asked for it, since each operation is a look through the ACLs.
     if row.get(bits, _NO_OPERATIONS) == _NO_OPERATIONS:
         return row
     return row | {bits: access.operations(kind, name)}
@@ -264,6 +267,7 @@ def host_text(peer_host: str) -> str:
     """Return an address as bindings have it (`InetAddress.getHostAddress`): IPv6 in eight groups without zeros."""
     if ":" not in peer_host:
         return peer_host
+    # Java writes IPv6 addresses without `::`, and bindings are compared as text.
     number = int(ipaddress.IPv6Address(peer_host))
     groups = (number >> 16 * place & 0xFFFF for place in reversed(range(_IPV6_GROUPS)))
     return ":".join(f"{group:x}" for group in groups)

@@ -48,6 +48,7 @@ def _configs(
     """An operation on each topic or group, or on the cluster for the settings of brokers."""
     allowed, refused = [], []
     for row in context.body["resources"]:
+        # Anything but a topic or a group, such as a broker, belongs to the cluster.
         kind = _RESOURCES.get(row["resource_type"], ResourceType.CLUSTER)
         is_cluster = kind is ResourceType.CLUSTER
         if access.to_cluster(operation) if is_cluster else access.may(operation, kind, row["resource_name"]):
@@ -94,6 +95,7 @@ def _no_quotas(body: Body, code: ErrorCode, message: str) -> Body:
 
 
 def _each_user(body: Body, code: ErrorCode, message: str) -> Body:
+    # A user may be in both lists, and gets one row.
     users = sorted({each["name"] for field in ("deletions", "upsertions") for each in body[field]})
     return {"results": [{"user": each, "error_code": code, "error_message": message} for each in users]}
 
@@ -171,6 +173,7 @@ class AuthorizedHandlers:
         Raises KeyError for an API that has no rule: nothing is served unchecked by mistake.
         """
         found = {name: entry for each in self._parts for name, entry in each.handlers().items()}
+        # Here and not at the first request: an API without a rule fails the start.
         return {name: (last, partial(self._answer, _RULES[name], handler)) for name, (last, handler) in found.items()}
 
     def _answer(self, rule: Rule, handler: Handler, context: RequestContext) -> Answer:

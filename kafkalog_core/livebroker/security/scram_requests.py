@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554): users in the metadata log.
 
-The rules and messages are those of `ScramControlManager` and `ScramImage` of Kafka 4.3.
+Rules and messages follow `ScramControlManager` and `ScramImage` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def _changes_of(body: Body, cluster: ClusterLog) -> tuple[dict[str, MetadataChan
             user = asked["name"]
             if user in errors:
                 continue
+            # A deletion and an upsertion of one user have no order either: both are refused.
             if changes.pop(user, None) is not None:
                 errors[user] = RefusedChange(ErrorCode.DUPLICATE_RESOURCE, _TWICE)
                 continue

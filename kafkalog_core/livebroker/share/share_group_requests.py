@@ -1,6 +1,6 @@
 """The requests of share groups but those that read: heartbeats, descriptions, and their offsets (KIP-932).
 
-The rules are those of `GroupCoordinatorService` and `GroupMetadataManager` of Kafka 4.3.
+The rules follow `GroupCoordinatorService` and `GroupMetadataManager` of Kafka 4.3.
 """
 
 from __future__ import annotations

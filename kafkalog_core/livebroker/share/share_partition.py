@@ -1,7 +1,7 @@
 """One partition of a share group: which records are available, acquired, acknowledged or archived (KIP-932).
 
 A `SharePartition` is a value: each operation returns a new one with the states to write, and it counts once they are
-written. Offsets from `start` on that no run holds were never acquired. The rules are those of `SharePartition`,
+written. Offsets from `start` on that no run holds were never acquired. The rules follow `SharePartition`,
 `InFlightState` and `RecordState` of Kafka 4.3. Times are arguments.
 """
 
@@ -138,6 +138,7 @@ class SharePartition(Struct, frozen=True):
         runs = tuple(
             InFlightRecords(each.first, each.last, DeliveryState(each.state), each.deliveries) for each in batches
         )
+        # The log start offset may have moved over records that were written before: only what remains counts.
         return cls(start, tuple(each for each in runs if each.first >= start)).moved()
 
     # --- what there is ------------------------------------------------------------------------------------------------
@@ -179,6 +180,8 @@ class SharePartition(Struct, frozen=True):
         """
         if not batches or batches[-1][1] < self.start:
             return self, []
+        # Bounded by offsets in flight, so that one slow record cannot make the state grow
+        # (SharePartition.canAcquireRecords).
         last, room = batches[-1][1], min(request.max_records, request.max_in_flight - (self.end - self.start))
         if room <= 0:  # SharePartition.lastOffsetAndMaxRecordsToAcquire: between records in flight there is room
             last = min(last, self.end - 1)
@@ -251,6 +254,7 @@ class SharePartition(Struct, frozen=True):
                     _acknowledged(piece, member, kind, max_deliveries, renewed_until_ms)
                     for piece in self._pieces(first, last)
                 ]
+        # Locks are in memory alone, so nothing is written of a renewed one.
         written = [run for run in changed if run.state is not DeliveryState.ACQUIRED]
         return self._with(changed).moved(), _to_write(written)
 
@@ -278,6 +282,7 @@ class SharePartition(Struct, frozen=True):
             piece._replace(state=DeliveryState.AVAILABLE, deliveries=each.deliveries - 1, member="", until_ms=0)
             for each in acquired
             for piece in self._pieces(max(each.first, self.start), each.last)
+            # Only what this fetch got: a lock that ended meanwhile has made it available, or another member's.
             if piece.state is DeliveryState.ACQUIRED and piece.member == member and piece.deliveries == each.deliveries
         ]
         return self._with(undone)
@@ -299,6 +304,7 @@ class SharePartition(Struct, frozen=True):
         high = bisect_right(self.runs, changed[-1].last, key=lambda each: each.first) + 1
         found: list[InFlightRecords] = []
         for run in _laid_over(self.runs[low:high], changed):
+            # Neighbours of one state become one run, so that the state grows with its changes and not with its offsets.
             if found and found[-1].last + 1 == run.first and found[-1][2:] == run[2:]:
                 found[-1] = found[-1]._replace(last=run.last)
             else:
@@ -328,12 +334,14 @@ class _Taker:
             return False
         if piece.state is not DeliveryState.AVAILABLE:
             return True
+        # Half of the limit, rounded up: from there on, a record that makes its readers fail is delivered apart.
         limit = max(_LEAST_THROTTLED, -(-self._request.max_deliveries // 2))
         is_throttled = piece.deliveries >= limit
         if is_throttled and self.taken:
             return False  # a record that may be a bad one is not delivered among others (shouldThrottleRecordsDelivery)
         wanted = self._left
         if is_throttled:
+            # Half as many at each further delivery, until the bad record is found alone.
             wanted = min(wanted, max(1, piece.size >> (piece.deliveries - limit + 1)))
             if self._request.max_deliveries > 2 and piece.deliveries >= self._request.max_deliveries - 1:
                 wanted = 1  # its last delivery is its own
@@ -362,6 +370,7 @@ class _Taker:
         found: list[Acquired] = []
         for run in self.taken:
             first = run.first
+            # Only new records: parts of runs that were delivered before have one count each.
             if run.deliveries == 1 and run.size > self._request.batch_size and not self._request.is_strict:
                 for base, _ in self._batches:
                     if base > run.last:
@@ -377,6 +386,7 @@ def _laid_over(below: Sequence[InFlightRecords], above: Sequence[InFlightRecords
     """Yield runs in order, those of `above` where both have an offset; both are in order."""
     rest = list(below[::-1])
     for new in above:
+        # Cut what is below at both ends of the new run; the part after it may meet the next one.
         while rest and rest[-1].first < new.first:
             run = rest.pop()
             yield run._replace(last=min(run.last, new.first - 1))
@@ -393,6 +403,7 @@ def _laid_over(below: Sequence[InFlightRecords], above: Sequence[InFlightRecords
 
 def _spans(given: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
     """Yield first and last offset of each type, from the start offset on."""
+    # One type for the whole batch, or one for each offset (ShareFetchRequest, AcknowledgeTypes).
     if len(given.types) == 1:
         if given.last >= start:
             yield max(given.first, start), given.last, AcknowledgeType(given.types[0])

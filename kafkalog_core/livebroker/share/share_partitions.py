@@ -138,6 +138,7 @@ class SharePartitions:
                 raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
             start = self._first_start(key.group, log) if state.start < 0 else state.start
             found = self._loaded[key] = _Loaded(incarnation, SharePartition.of(start, state.batches))
+        # Retention or DeleteRecords may have moved the log start offset since the last use.
         found.value = found.value.advance(log.log_start_offset)
         return found
 
@@ -171,6 +172,7 @@ class SharePartitions:
             leader_epoch=log.leader_epoch,
             start=after.start,
             complete_count=after.complete_count,
+            # What is below the start offset is done with, and the start says so.
             batches=[each for each in batches if each.last >= after.start],
         )
 
@@ -186,6 +188,7 @@ class SharePartitions:
             if not self._can_read(key.group, value, log):
                 return 0
             found = log.read(value.next_fetch_offset, _READ_BYTES, is_committed=self._is_committed(key.group))
+            # Only the size is of interest: the ranges hold files open.
             release_ranges(found.pieces)
             return found.size_bytes
 
@@ -211,6 +214,7 @@ class SharePartitions:
             return None
 
     def _read(self, key: ShareKey, log: LiveLog, loaded: _Loaded, request: DeliveryRequest) -> Delivery | None:
+        # Nothing is acquired beyond the high watermark, or with read_committed beyond the last stable offset.
         offset, is_committed = loaded.value.next_fetch_offset, self._is_committed(key.group)
         found = log.read(offset, min(request.max_bytes, _READ_BYTES), is_committed=is_committed)
         if not found.pieces:
@@ -219,8 +223,11 @@ class SharePartitions:
         try:
             rows = _rows_of(piece)
             batches = list(_batches(rows))
+            # Compaction left no records there, so nobody could ever acknowledge these offsets.
             if batches[0].first > offset:
                 loaded.value = loaded.value.skip([(offset, batches[0].first - 1)])
+            # Before anything is acquired: an aborted record is never delivered, also to a member that reads only later
+            # batches.
             loaded.value = before = loaded.value.skip(_aborted(rows, found.aborted or ()))
             acquire = AcquireRequest(
                 member=request.member,
@@ -266,6 +273,7 @@ class SharePartitions:
     def release_member(self, group: str, member: str) -> None:
         """Release what a member has in every partition, as its session has ended. Raises KafkalogError and OSError."""
         with self._lock:
+            # Collected under the lock, changed one at a time: a write for many partitions would hold up all fetches.
             held = [
                 key
                 for key, loaded in self._in_use()
@@ -288,6 +296,7 @@ class SharePartitions:
 
     def _in_use(self) -> list[tuple[ShareKey, _Loaded]]:
         """Return the partitions in use, and forget those whose state was begun again or deleted."""
+        # A topic that was deleted and created again has a new state under the same key.
         for key, loaded in list(self._loaded.items()):
             if self._states.incarnation(key) != loaded.incarnation:
                 del self._loaded[key]
@@ -314,8 +323,10 @@ class SharePartitions:
             loaded = self._load(key, log)
             after, batches = change(loaded.value)
             if batches:
+                # The log first: what a client reads of the outcome has to be true after a crash too.
                 self._write(key, log, after, batches)
             loaded.value = after
+        # Without the lock: a fetch that wakes up takes it.
         topic = self._disks.topic_name(key.topic_id)
         if batches and topic is not None:
             self._changed(topic, key.partition)
@@ -342,11 +353,14 @@ def _aborted(rows: BatchColumns, aborted: Iterable[tuple[int, int]]) -> list[tup
 
     aborted: producer id and first offset of each. The first marker of a producer after that ends the transaction.
     """
+    # In reverse, so that the next one is taken from the end.
     waiting = sorted(((first, producer) for producer, first in aborted), reverse=True)
     opened: set[int] = set()
     found: list[tuple[int, int]] = []
     columns: list[Any] = [rows.column(name) for name in ("base_offset", "last_offset", "attributes", "producer_id")]
     for first, last, attributes, producer in zip(*columns, strict=True):
+        # A transaction is open from its first offset to its marker; batches of the producer outside of it are
+        # delivered.
         while waiting and waiting[-1][0] <= last:
             opened.add(waiting.pop()[1])
         if producer not in opened:

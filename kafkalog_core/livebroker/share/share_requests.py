@@ -1,6 +1,6 @@
 """ShareFetch and ShareAcknowledge: members of share groups get records, and say what became of them.
 
-The rules are those of `KafkaApis.handleShareFetchRequest`, `handleShareAcknowledgeRequest` and `DelayedShareFetch` of
+The rules follow `KafkaApis.handleShareFetchRequest`, `handleShareAcknowledgeRequest` and `DelayedShareFetch` of
 Kafka 4.3 (KIP-932, KIP-1206, KIP-1222).
 """
 
@@ -93,7 +93,7 @@ class ShareRequests:
     ) -> None:
         """Take what the answers are made of.
 
-        clock: that of the network, in seconds. appends: where a fetch waits. traffic: counts what is sent.
+        clock: the clock of the network, in seconds. appends: where a fetch waits. traffic: counts what is sent.
         """
         self._traffic = traffic
         self._partitions = partitions
@@ -168,6 +168,7 @@ class ShareRequests:
         deadline_s = self._clock() + body["max_wait_ms"] / 1000
         pending = PendingAnswer(deadline_s, at_deadline, abandoned=lambda: self._appends.remove(waiters, attempt))
         self._appends.add(waiters, attempt)
+        # Without this try, an append between the first try and the waiting would be noticed only at the deadline.
         attempt()  # what was appended meanwhile
         return pending
 
@@ -227,6 +228,7 @@ class ShareRequests:
             try:
                 size_bytes += self._partitions.readable_bytes(ShareKey(fetch.key.group, *place))
             except (KafkalogError, OSError):
+                # More than any min_bytes, an int32, asks for.
                 return 1 << 31  # the error is to be sent at once
         return size_bytes
 
@@ -243,6 +245,7 @@ class ShareRequests:
         except BaseException:
             self._drop(found)
             raise
+        # Only partitions that sent something go back: those without records have not had their turn.
         self._sessions.rotate(fetch.key, found.deliveries)
         if self._traffic is not None and found.deliveries:
             self._traffic.fetched(self._sizes_of(found))
@@ -277,6 +280,7 @@ class ShareRequests:
         }
 
     def _drop(self, found: _Found) -> None:
+        # The locks would otherwise keep the records from all members until they end.
         self.give_back(found)
         for delivery in found.deliveries.values():
             delivery.range.file.release()
@@ -303,6 +307,7 @@ class ShareRequests:
         can_renew = body.get("is_renew_ack", False)
         outcomes = self._acknowledge_all(context, key, given, can_renew=can_renew)
         if epoch == FINAL_EPOCH:
+            # The acknowledgements first: the end of a session releases what is still acquired.
             self._end(key)
         rows = {
             place: {
@@ -374,11 +379,13 @@ class _Waiting:
         """Try to answer; return whether it need not be tried again."""
         with self._lock:
             if self._is_done:
+                # Once answered, a further try would acquire records that nobody gets.
                 return True
             found = self._requests.find(self._fetch, is_last=False)
             if found.is_empty:
                 return False
             self._is_done = pending.complete(self._requests.sent(self._fetch, found))
+            # Completed by the deadline between the look-up and here: the records are available again at once.
             if not self._is_done:  # its deadline is over, or its connection closed
                 self._requests.give_back(found)
             return True

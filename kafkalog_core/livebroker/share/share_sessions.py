@@ -1,6 +1,6 @@
 """Share sessions: which partitions a member of a share group fetches, and whether its requests are in order (KIP-932).
 
-The rules are those of `ShareSessionCache`, `ShareSession` and `SharePartitionManager.newContext` of Kafka 4.3. A
+The rules follow `ShareSessionCache`, `ShareSession` and `SharePartitionManager.newContext` of Kafka 4.3. A
 session ends with its connection.
 """
 
@@ -72,6 +72,7 @@ class ShareSessions:
         """
         with self._lock:
             if epoch == INITIAL_EPOCH:
+                # A new session has acquired nothing that could be acknowledged (KIP-932).
                 if has_acknowledgements:
                     raise PartitionError(ErrorCode.INVALID_REQUEST)
                 self._drop(key)
@@ -104,6 +105,7 @@ class ShareSessions:
         if epoch != FINAL_EPOCH:
             if session.epoch != epoch:
                 raise PartitionError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+            # Epochs begin again with 1: 0 begins a session, and -1 ends it.
             session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         return session
 
@@ -113,6 +115,7 @@ class ShareSessions:
             session = self._sessions.get(key)
             for each in sent if session is not None else ():
                 if session is not None and each in session.partitions:
+                    # A dictionary keeps the order of insertion: removed and added again, a partition comes last.
                     del session.partitions[each]
                     session.partitions[each] = None
 
@@ -132,6 +135,7 @@ class ShareSessions:
     # --- connections --------------------------------------------------------------------------------------------------
     def note_closed(self, connection_id: int) -> None:
         """Note that a connection was closed; `take_closed` ends its sessions. Network threads call this."""
+        # Without the lock: a network thread must not wait for a timer.
         if connection_id in self._by_connection:
             self._gone.append(connection_id)
 

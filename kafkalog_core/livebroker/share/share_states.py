@@ -47,6 +47,7 @@ class ShareStates:
         self._ends: dict[int, int] = {}
         self._pruned: dict[int, int] = {}
         self._births: dict[ShareKey, int] = {}
+        # Reentrant: `forget_topic` deletes under the lock that `delete` takes again.
         self._lock = threading.RLock()
         self.problems: list[str] = []
         for number, offset, key, value in log.placed_records():
@@ -104,6 +105,7 @@ class ShareStates:
                 complete_count=complete_count,
                 batches=tuple(batches),
             )
+            # Every so often a whole snapshot, so that a start does not replay all updates since the first one.
             if before.updates < _UPDATES:
                 self._append(key, encode_update(key, update))
             else:
@@ -119,6 +121,7 @@ class ShareStates:
 
     def forget_topic(self, topic_id: bytes) -> None:
         """Delete the states of a topic that was deleted (`maybeCleanupShareState`). Raises KafkalogError."""
+        # By id, not by name: a topic that was created again has its own states.
         with self._lock:
             self.delete([key for key in self._states if key.topic_id == topic_id])
 
@@ -133,6 +136,7 @@ class ShareStates:
                 if state.updates and now_ms - state.created_ms >= _COLD_MS:
                     self._append(key, encode_snapshot(key, self._next_snapshot(state)))
             for number, offsets in self._snapshots.items():
+                # Every state's last snapshot is needed, so only records before the earliest of them can be dropped.
                 first = min(offsets.values(), default=self._ends[number])
                 if first > self._pruned.get(number, 0):
                     self._log.advance_start(number, first)
@@ -143,6 +147,7 @@ class ShareStates:
 
     def _append(self, key: ShareKey, record: Record) -> None:
         name = _name_of(key)
+        # The log comes first: a state in memory that was not written would be gone after a start.
         offset = self._log.append(name, [record])
         self._replay(self._log.partition_of(name), offset, *record)
 
@@ -152,6 +157,7 @@ class ShareStates:
         snapshots = self._snapshots.setdefault(number, {})
         if value is None:
             snapshots.pop(share_key, None)
+        # An update without a snapshot before it may be all that there is of a state, so its record is kept.
         elif is_whole or share_key not in snapshots:
             snapshots[share_key] = offset
 

@@ -1,6 +1,6 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics, of share groups and of the broker.
 
-The rules and messages are those of `ConfigurationControlManager` and `ConfigHelper` of Kafka 4.3.
+Rules and messages follow `ConfigurationControlManager` and `ConfigHelper` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ class ConfigRequests:
             if asked["resource_type"] != _BROKER:
                 is_group = asked["resource_type"] == _GROUP
                 before = self._disks.group_configs(name) if is_group else self._disks.topic_configs(name)
+            # Nothing means the broker's value: what is set now and not named goes back to it.
             return dict.fromkeys(before) | given
 
         return self._alter(context, changes_of)
@@ -116,10 +117,12 @@ class ConfigRequests:
         topic = asked["resource_name"]
         has_lists = asked["resource_type"] == _TOPIC
         entries = () if not has_lists else self._disks.configs.entries(topic, self._disks.topic_configs(topic))
+        # The value in effect, also a default: APPEND adds to it (KIP-339).
         in_effect = {each.name: each.value for each in entries}
         changes: dict[str, str | None] = {}
         for each in asked["configs"]:
             name, value, operation = each["name"], each["value"], each["config_operation"]
+            # Two operations on one setting have no order in which they count.
             if name in changes:
                 raise RefusedChange(ErrorCode.INVALID_REQUEST, f"{name} is there twice")
             if operation == _DELETE:
@@ -132,6 +135,7 @@ class ConfigRequests:
                 present = [part for part in in_effect.get(name, "").split(",") if part]
                 given = value.split(",")
                 replaced = frozenset(given)
+                # An element that is there already is not added twice.
                 kept = [part for part in present if part not in replaced]
                 changes[name] = ",".join([*kept, *given] if operation == _APPEND else kept)
             else:

@@ -95,9 +95,11 @@ class ProduceRequests:
             answers = [self._append(name, each, body, context.version) for each in topic["partition_data"]]
             failed += [each["error_code"] for each in answers if each["error_code"]]
             topics.append({**named, "partition_responses": answers})
+        # After the appends: a quota delays a producer, but never refuses its records (KIP-219).
         throttle_ms = 0 if context.throttle is None else context.throttle.produced_ms()
         if failed and self._traffic is not None:
             self._traffic.produce_failed([code.name for code in failed])
+        # No answer, so the end of the connection is all that shows the error.
         if body["acks"] == 0:
             if failed:
                 return Close(f"a produce request with acks=0 failed: {failed[0].name}")
@@ -147,8 +149,10 @@ class ProduceRequests:
         batch = checked_batch(
             memoryview(b"" if records is None else records), policy, version=version, now_ms=self._clock_ms()
         )
+        # Only a transaction has to be known to the coordinator (KIP-890).
         if not batch.is_transactional:
             return log, batch, self._append_counted(topic, log, batch)
+        # The usual case, without the coordinator: an earlier batch of the transaction has been checked.
         with log.lock:
             if _is_open(log, batch):
                 return log, batch, self._append_counted(topic, log, batch)
@@ -169,6 +173,7 @@ class ProduceRequests:
     ) -> None:
         if transactional_id is None:
             raise PartitionError(ErrorCode.INVALID_TXN_STATE)
+        # Under its lock: a transaction that ends between the check and the append would leave records after its marker.
         code = self._transactions.is_in_transaction(
             transactional_id, batch.producer_id, batch.producer_epoch, topic, number
         )
@@ -188,8 +193,10 @@ def _is_open(log: LiveLog, batch: ProducedBatch) -> bool:
     `UnifiedLog.maybeStartTransactionVerification`. Raises PartitionError for an epoch that was fenced there.
     """
     known = log.known_producer(batch.producer_id)
+    # A producer that is new in this partition has no transaction here.
     if known is None:
         return False
+    # Its successor has written here with a higher epoch.
     if batch.producer_epoch < known.epoch:
         raise PartitionError(ErrorCode.INVALID_PRODUCER_EPOCH)
     return known.epoch == batch.producer_epoch and known.txn_first_offset is not None

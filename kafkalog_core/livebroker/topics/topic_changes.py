@@ -1,6 +1,6 @@
 """Changes of topics by clients: creation, deletion, more partitions, and the deletion of their first records.
 
-The rules and messages are those of `ReplicationControlManager` of Kafka 4.3.
+Rules and messages follow `ReplicationControlManager` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class TopicChanges:
         taken = self._taken()
         for name in names:
             try:
+                # Names that differ in . and _ alone have one name of metrics (Topic.unifyCollisionChars).
                 if collision_key(name) in taken:
                     continue
                 _count_changes(context, self._default_partitions, is_strict=True)
@@ -105,6 +106,7 @@ class TopicChanges:
     def create_topics(self, context: RequestContext) -> Answer:
         """Answer CreateTopics."""
         asked = context.body["topics"]
+        # A name that comes twice is refused each time: which of the two would count is not defined.
         names = Counter(each["name"] for each in asked)
         new: dict[str, _NewTopic | RefusedChange] = {}
         taken = self._taken()
@@ -113,6 +115,7 @@ class TopicChanges:
                 new[each["name"]] = self._checked(each, taken, is_twice=names[each["name"]] > 1)
             except RefusedChange as refusal:
                 new[each["name"]] = refusal
+        # One answer for the whole request: a controller writes its records as one batch or not at all.
         problem = self._batch_problem(asked, new.values())
         create = partial(self._created, context)
         results = [{"name": each["name"]} | answered(partial(create, problem or new[each["name"]])) for each in asked]
@@ -137,6 +140,7 @@ class TopicChanges:
         topic_id = _NO_ID
         if not context.body.get("validate_only"):
             topic_id = self._disks.create_topic(*new).topic_id
+        # Also with validate_only: a client sees which settings a topic would have.
         configs = self._disks.configs.entries(new.name, new.configs)
         return {
             "topic_id": topic_id,
@@ -173,6 +177,7 @@ class TopicChanges:
             count = self._default_partitions
         elif count <= 0:
             raise RefusedChange(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0, or -1.")
+        # An assignment names its replicas, which are checked above.
         if not asked["assignments"] and replicas not in {1, _BY_BROKER}:
             message = (
                 "Replication factor must be larger than 0, or -1 to use the default value."
@@ -230,6 +235,7 @@ class TopicChanges:
                 return answer | {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "error_message": message}
             message = "This server does not host this topic-partition."
             return answer | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "error_message": message}
+        # After the look-ups: a topic that does not exist is reported as such, also in a large request.
         if is_large:
             return answer | {"error_code": ErrorCode.POLICY_VIOLATION, "error_message": _TOO_LARGE}
         try:
@@ -239,6 +245,7 @@ class TopicChanges:
             return answer | {"error_code": refusal.code, "error_message": message_of(refusal) or None}
         except (KafkalogError, OSError) as error:
             return answer | {"error_code": error_of(error), "error_message": message_of(error)}
+        # Once its files are gone: groups and share groups then drop what they know of it.
         if self._deleted is not None:
             self._deleted(found)
         return answer | {"error_code": ErrorCode.NONE}
@@ -301,8 +308,10 @@ class TopicChanges:
         if not self._disks.has_partition(topic, asked["partition_index"]):
             raise RefusedChange(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
         replicas = asked["replicas"]
+        # None cancels a reassignment (KIP-455): there is never one here.
         if replicas is None:
             raise RefusedChange(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        # To name the present replicas changes nothing, and a controller accepts it.
         if list(replicas) != [self._disks.node_id]:
             message = f"The manual partition assignment includes brokers other than {self._disks.node_id}."
             raise RefusedChange(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
@@ -353,6 +362,7 @@ class TopicChanges:
                 raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if "delete" not in self._disks.settings_of(topic).cleanup_policy:
                 raise PartitionError(ErrorCode.POLICY_VIOLATION)
+            # -1: up to the high watermark (DeleteRecordsRequest.HIGH_WATERMARK).
             log.advance_start(log.high_watermark if asked["offset"] == -1 else asked["offset"])
         except OffsetOutOfRangeError:
             return answer | {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}

@@ -1,6 +1,6 @@
 """The transaction coordinator: who may write under a transactional id, and how its transactions end.
 
-The rules are those of `TransactionCoordinator`, `TransactionMetadata` and `TransactionStateManager` of Kafka 3.9 with
+The rules follow `TransactionCoordinator`, `TransactionMetadata` and `TransactionStateManager` of Kafka 3.9 with
 transaction.version 0, the flow that every client knows. Each change is in the log before it counts. Markers are local
 appends, so a transaction that is prepared is complete a moment later, unless the disk fails: then `expire` tries again.
 """
@@ -128,14 +128,17 @@ class TransactionCoordinator:
         self, name: str | None, timeout_ms: int, asked: ProducerIdentity = _NOBODY
     ) -> tuple[ErrorCode, ProducerIdentity]:
         """Answer InitProducerId (`handleInitProducerId`); `asked`: what the producer has so far (KIP-360)."""
+        # An idempotent producer without a transactional id: any unused id.
         if name is None:
             return ErrorCode.NONE, ProducerIdentity(self._markers.next_producer_id(), 0)
         if not name:
             return ErrorCode.INVALID_REQUEST, _NOBODY
+        # TransactionCoordinator.handleInitProducerId refuses a timeout above transaction.max.timeout.ms.
         if not 0 < timeout_ms <= self._limits.max_timeout_ms:
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT, _NOBODY
         with self._lock:
             found = self._known.get(name)
+            # A new id becomes known with its first record in the log, in `_set`.
             if found is None:
                 value = TransactionValue(
                     producer_id=self._markers.next_producer_id(),
@@ -157,7 +160,8 @@ class TransactionCoordinator:
         if value.state in _PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS, _NOBODY
         if value.state is TransactionPhase.ONGOING:
-            self._fence(name, found)  # the client asks again, and gets the epoch after this one
+            # The client asks again, and gets the epoch after this one
+            self._fence(name, found)
             return ErrorCode.CONCURRENT_TRANSACTIONS, _NOBODY
         identity, last_epoch = self._next_identity(found, asked, has_asked=has_asked)
         if isinstance(identity, ErrorCode):
@@ -179,6 +183,7 @@ class TransactionCoordinator:
         return (
             value.producer_epoch == _NO_EPOCH
             or asked.producer_id == value.producer_id
+            # The producer has exhausted its epochs, and asks with the id before the last exchange (KIP-360).
             or (asked.producer_id == value.previous_producer_id and asked.producer_epoch >= _LAST_EPOCH)
         )
 
@@ -188,17 +193,20 @@ class TransactionCoordinator:
         """Return the producer's next id and epoch, and the epoch before; or the error with which it is refused."""
         value = found.value
         is_exhausted = value.producer_epoch >= _LAST_EPOCH
+        # An epoch is an int16, and the last one is reserved for fencing: the producer gets another id.
         if is_exhausted and (not has_asked or asked.producer_epoch == value.producer_epoch):
             last = value.producer_epoch if has_asked else _NO_EPOCH
             return ProducerIdentity(self._markers.next_producer_id(), 0), last
-        if is_exhausted:  # prepareIncrementProducerEpoch throws an IllegalStateException
+        # prepareIncrementProducerEpoch throws an IllegalStateException
+        if is_exhausted:
             return ErrorCode.UNKNOWN_SERVER_ERROR, _NO_EPOCH
         bumped = ProducerIdentity(value.producer_id, value.producer_epoch + 1)
         if not has_asked:
             return bumped, _NO_EPOCH
         if value.producer_epoch in {_NO_EPOCH, asked.producer_epoch}:
             return bumped, value.producer_epoch
-        if asked.producer_epoch == found.last_epoch:  # the answer to a former request was lost
+        # The answer to a former request was lost
+        if asked.producer_epoch == found.last_epoch:
             return ProducerIdentity(value.producer_id, value.producer_epoch), found.last_epoch
         return ErrorCode.PRODUCER_FENCED, _NO_EPOCH
 
@@ -216,6 +224,7 @@ class TransactionCoordinator:
                 return ErrorCode.CONCURRENT_TRANSACTIONS
             is_ongoing = value.state is TransactionPhase.ONGOING
             wanted = (value.partitions if is_ongoing else frozenset()) | frozenset(partitions)
+            # Nothing new, so nothing to write.
             if is_ongoing and wanted == value.partitions:
                 return ErrorCode.NONE
             start_ms = value.start_ms if is_ongoing else now_ms
@@ -255,6 +264,7 @@ class TransactionCoordinator:
 
     def _of_producer(self, name: str, producer: ProducerIdentity) -> tuple[_Transaction | None, ErrorCode]:
         found = self._known.get(name)
+        # TransactionCoordinator.endTransaction checks id, epoch and state in this order.
         if found is None or found.value.producer_id != producer.producer_id:
             return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if found.value.producer_epoch != producer.producer_epoch:
@@ -276,6 +286,7 @@ class TransactionCoordinator:
                 return ErrorCode.NONE
             same = TransactionPhase.COMPLETE_COMMIT if is_commit else TransactionPhase.COMPLETE_ABORT
             prepared = TransactionPhase.PREPARE_COMMIT if is_commit else TransactionPhase.PREPARE_ABORT
+            # The answer to the first request was lost: the outcome is the same.
             if state is same:
                 return ErrorCode.NONE
             return ErrorCode.CONCURRENT_TRANSACTIONS if state is prepared else ErrorCode.INVALID_TXN_STATE
@@ -286,6 +297,7 @@ class TransactionCoordinator:
         The raised epoch holds also if the abort cannot be written (`TransactionMetadata.prepareFenceProducerEpoch`).
         """
         value = found.value
+        # A second attempt must not raise the epoch again (TransactionMetadata.prepareFenceProducerEpoch).
         if not found.has_failed_fence:
             found.value = replace(value, producer_epoch=min(value.producer_epoch + 1, _LAST_EPOCH + 1))
         found.last_epoch = _NO_EPOCH
@@ -304,13 +316,15 @@ class TransactionCoordinator:
         try:
             self._complete(name, found)
         except KafkalogError:
-            return  # it is decided; `expire` writes the rest of the markers
+            # It is decided; `expire` writes the rest of the markers
+            return
 
     def _complete(self, name: str, found: _Transaction) -> None:
         """Write the markers of a prepared transaction, then that it is complete. Raises KafkalogError."""
         value = found.value
         is_commit = value.state is TransactionPhase.PREPARE_COMMIT
         epoch = self._log.coordinator_epoch(name)
+        # Sorted, so that a run that is repeated has the same order.
         for topic, partition in sorted(value.partitions):
             self._markers.write_marker(
                 topic,
@@ -331,6 +345,7 @@ class TransactionCoordinator:
     def _set(self, name: str, found: _Transaction, value: TransactionValue) -> None:
         """Write a value, then let it count. Raises KafkalogError."""
         value = replace(value, previous_producer_id=found.value.producer_id)
+        # Written first, then in memory: a failed write must leave the old state.
         self._log.append(name, [encode_transaction(name, value)])
         found.value = value
         self._known[name] = found
@@ -374,6 +389,7 @@ class TransactionCoordinator:
 
     def _forget_one(self, name: str, found: _Transaction, now_ms: int) -> None:
         value = found.value
+        # Only ended ones: an ongoing transaction keeps its id, however long it is idle.
         if value.state in _ENDED and now_ms - value.update_ms >= self._limits.expiration_ms:
             self._log.append(name, [encode_transaction(name, None)])
             del self._known[name]

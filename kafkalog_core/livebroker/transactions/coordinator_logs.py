@@ -35,7 +35,8 @@ def partition_of_name(name: str, partitions: int) -> int:
     units = name.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):
         hashed = (31 * hashed + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    if hashed == 1 << 31:  # the smallest int32 has no absolute value
+    # The smallest int32 has no absolute value
+    if hashed == 1 << 31:
         return 0
     return (hashed if hashed < 1 << 31 else (1 << 32) - hashed) % partitions
 
@@ -66,7 +67,8 @@ class CoordinatorLog:
         log = self._log(number)
         now_ms = self._clock_ms()
         header = BatchHeader()
-        if producer is not None:  # the sequence is 0 again and again: nobody checks it (AppendOrigin.COORDINATOR)
+        # The sequence is 0 again and again: nobody checks it (AppendOrigin.COORDINATOR)
+        if producer is not None:
             header = BatchHeader(
                 attributes=TRANSACTIONAL_BIT, producer_id=producer[0], producer_epoch=producer[1], base_sequence=0
             )
@@ -124,6 +126,7 @@ def _placed(log: LiveLog, first: int) -> Iterator[tuple[int, bytes, bytes | None
             columns = (piece.records.column(name) for name in names)
             for batch, offset, key, key_size, value, value_size in zip(*columns, strict=True):
                 if offset < first or key_size < 0 or attributes[batch] & CONTROL_BIT:
+                    # Markers of transactions are control records without a group.
                     continue
                 content = None if value_size < 0 else bytes(piece.memory[value : value + value_size])
                 yield offset, bytes(piece.memory[key : key + key_size]), content
@@ -168,6 +171,7 @@ class Markers:
         )
         log.append(batch)
         if topic == OFFSETS_TOPIC:
+            # After the marker is in the log: a crash in between replays it.
             self._group_ended(producer_id, is_commit)
         self._appended(topic, partition)
 

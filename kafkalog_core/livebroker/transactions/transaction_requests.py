@@ -57,6 +57,7 @@ class TransactionRequests:
         """Answer InitProducerId."""
         body = context.body
         asked = ProducerIdentity(body.get("producer_id", -1), body.get("producer_epoch", -1))
+        # An id without an epoch, or the other way round, comes from no client.
         if (asked.producer_id < 0) != (asked.producer_epoch < 0):
             code, producer = ErrorCode.INVALID_REQUEST, ProducerIdentity()
         else:
@@ -81,6 +82,7 @@ class TransactionRequests:
         topics = body["v3_and_below_topics"]
         places = [(each["name"], number) for each in topics for number in each["partitions"]]
         missing = {place for place in places if not self._topics.has_partition(*place)}
+        # KafkaApis.handleAddPartitionsToTxnRequest: all partitions or none.
         if missing:
             codes = {
                 place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if place in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -142,6 +144,7 @@ def _coordinator_error(error: KafkalogError | OSError) -> ErrorCode:
 
 def _known_to(context: RequestContext, code: ErrorCode) -> ErrorCode:
     """Return the error that a client of this version knows."""
+    # PRODUCER_FENCED is unknown to older clients.
     if code == ErrorCode.PRODUCER_FENCED and context.version < _FIRST_WITH_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

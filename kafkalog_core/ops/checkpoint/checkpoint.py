@@ -115,6 +115,7 @@ def unverified(
         repaired: findings, by file and code, that the plan repairs.
         progress: shows the bytes that are read.
     """
+    # Judged as clean although it is not: the file that is about to be written decides what a start skips.
     target = LogDirTarget(log_dir=replace(log_dir, is_clean=True), partitions=log_dir.partitions, is_whole=True)
     wanted = VerifyRequest(targets=(target,), now_ms=request.now_ms, jobs=request.jobs, kafka=settings)
     for verdict in verify(wanted, progress):
@@ -143,10 +144,12 @@ def _empty_time_index(verdict: PartitionVerdict) -> Iterator[Finding]:
     last = verdict.segments[-1] if verdict.segments else None
     if last is None or last.max_timestamp_ms is None or "v2" not in last.formats:
         return
+    # KafkaRaftLog recovers the metadata log at every start, whatever the clean shutdown file says.
     if partition_name(verdict.path).state not in _LOADED or verdict.topic == METADATA_TOPIC:
         return
     path = f"{last.path.removesuffix('.log')}.timeindex"
-    with suppress(StorageError):  # a missing one is reported already
+    # A missing one is reported already
+    with suppress(StorageError):
         if not stat_path(path).st_size:
             problem = f"the log has {last.max_timestamp_ms}, and a clean shutdown closes the last segment too"
             yield found("timeindex.empty", path, topic=verdict.topic, partition=verdict.partition, problem=problem)
@@ -172,6 +175,8 @@ def _is_rebuilt(finding: Finding) -> bool:
 
 def unclean_parts(partition: Partition, extent: Extent | None, release: Release) -> Iterator[Finding]:
     """Yield what differs from a clean shutdown in a partition that a broker serves or fills."""
+    # A journal directory whose name ends in a number parses as a partition (LocalLog.parseTopicPartitionName): a broker
+    # would load it.
     if journal_run(partition.name.raw) is not None:
         finding = found("dir.journal", partition.path, severity="error")
         loaded = _JOURNAL_LOADED.format(name=repr(partition.name.raw))
@@ -192,6 +197,8 @@ def _exchanged(partition: Partition) -> Iterator[Finding]:
     """Yield a finding for each replacement that waits: the log that results from it is not verified."""
     for file in partition.files:
         if file.name.state is FileState.SWAP and file.name.kind is FileKind.LOG:
+            # LogLoader.completeSwapOperations puts it in place at a clean start too, and deletes segments; what was
+            # verified is then not the log.
             yield found("segment.swap", file.path, offset=file.name.base_offset)
 
 
@@ -200,12 +207,16 @@ def _unclean_indexes(partition: Partition, release: Release) -> Iterator[Finding
         if segment.size_bytes and segment.index is None:
             yield found("segment.index-missing", segment.files[0].path, offset=segment.base_offset)
         if segment.size_bytes and segment.timeindex is None and recovery_rules(release).has_time_index:
+            # A start replaces a missing time index with an empty one, silently; only a missing offset index makes it
+            # recover the segment (LogSegment.sanityCheck).
             yield found("segment.timeindex-missing", segment.files[0].path, offset=segment.base_offset)
 
 
 def _missing_snapshot(partition: Partition, extent: Extent | None, release: Release) -> Iterator[Finding]:
     if extent is None or not extent.is_v2 or not recovery_rules(release).has_producers or extent.end <= extent.start:
         return
+    # UnifiedLog.close takes a snapshot at the log end. Without it a clean start replays from an older one, or forgets
+    # all producers.
     if all(file.name.base_offset != extent.end for file in partition.snapshots):
         path = f"{partition.path}/{segment_file_name(extent.end, FileKind.SNAPSHOT)}"
         yield found("snapshot.missing", path, offset=extent.end, occasion="at the clean stop")
@@ -262,15 +273,20 @@ class _Planner:
         if wants_mark:
             obstacles = tuple(in_order(self._obstacles(repairs)))
         is_marked = wants_mark and not obstacles
+        # Releases before the recovery point checkpoint recover by the clean shutdown file alone.
         if is_marked and rules_of(self._context.release).recovers == "from-recovery-point":
             repairs = self._at_their_ends(repairs)
         for repair in repairs:
+            # Checkpoints before the mark: with the mark first, a start in between would trust recovery points that are
+            # not at the log ends.
             if repair.content is not None:
                 self._stage.write(repair.path, [repair.content], why=why(repair.edits), like=self._like(repair))
         if is_marked and self._log_dir is not None and not self._log_dir.is_clean:
             mark = FileRepair(
                 path=f"{self._target.root}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}", kind=FileKind.CLEAN_SHUTDOWN
             )
+            # An empty file: LogManager looks at its existence, and CleanShutdownFileHandler takes an empty one for an
+            # unknown broker epoch.
             self._stage.write(mark.path, [EMPTY_CLEAN_SHUTDOWN], why=_MARKED, like=self._like(mark))
         findings, refusals = _sorted_out(repairs)
         other_node = self._context.other_node
@@ -299,10 +315,13 @@ class _Planner:
 
     def _of_partition(self, place: PartitionPath) -> Iterator[FileRepair]:
         partition = self._partition(place.path)
+        # `-delete` and `-stray` directories are not loaded for serving, and 0.7 has no such files.
         if partition is None or place.name.state not in _SERVED or partition.format != "log":
             return
         cleaned = None if self._broker_dir is None else self._broker_dir.context(place.name).is_cleaned
         compacted = is_compacted(partition.topic, is_cleaned=cleaned)
+        # ZooKeeper mode writes partition.metadata from 2.8 on; only KRaft takes a partition without it for a stray
+        # (LogManager.isStrayReplica).
         is_kraft = self._broker_dir is not None and self._broker_dir.is_kraft
         topic_id = repair_topic_id(place, self._topic_ids, is_expected=is_kraft and bool(partition.segments))
         epochs = repair_epochs(partition, self._extent(place.path), self._progress, is_compacted=compacted)
@@ -310,6 +329,8 @@ class _Planner:
 
     def _at_top(self, broker_dir: BrokerDir, kinds: set[FileKind]) -> Iterator[FileRepair]:
         findings = (*broker_dir.findings, *broker_dir.log_dir.findings, *file_findings(broker_dir))
+        # The ends of all logs are read only if a file that names offsets is asked for: it means to open every
+        # partition.
         measured = self._measured(broker_dir) if kinds & set(OFFSET_KINDS) else None
         if measured is not None:
             findings = (*findings, *offset_findings(measured))
@@ -340,6 +361,7 @@ class _Planner:
         if path not in self._partitions:
             try:
                 self._partitions[path] = read_partition(path)
+            # A partition that cannot be listed gives no extent; its lines in the checkpoints are left alone.
             except StorageError:
                 self._partitions[path] = None
         return self._partitions[path]
@@ -356,6 +378,8 @@ class _Planner:
             broker_dir=broker_dir,
             places=places,
             extents={key: self._extent(place.path) for key, place in places.items()},
+            # Up to 0.10.2 a follower truncates to its high watermark when it starts to follow; KIP-101 replaced that by
+            # leader epochs.
             cuts_at_watermark=not _is_recent(self._context.release),
             named=frozenset(
                 (place.name.topic or "", place.name.partition or 0) for place in broker_dir.log_dir.partitions
@@ -364,10 +388,12 @@ class _Planner:
 
     def _places(self, log_dir: LogDir) -> list[PartitionPath]:
         """Return all partitions of the log directory, by absolute paths."""
+        # Relative names of a listing become paths, since the plan of a top file names files of partitions too.
         return [replace(place, path=f"{self._target.root}/{place.name.raw}") for place in log_dir.partitions]
 
     def _topic_ids(self) -> Mapping[str, Mapping[str, str]]:
         """Return the topic ids in all directories; they are read when the first file needs one."""
+        # Read once, and only if a file needs an id: the metadata log may be large.
         if self._ids is None:
             log = self._metadata_log()
             self._ids = read_topic_ids(self._all_places(), read_cluster_topics(log) if log else {}, log or "")
@@ -378,6 +404,7 @@ class _Planner:
         if self._others is None:
             named = cast("Sequence[str]", self._request.options.get("beside") or ())
             of_config = (each.path for each in self._context.related_dirs if each.is_same_broker)
+            # Keyed by the real path: the same directory may be named on the command line and in log.dirs.
             paths = {real(self._target.root): self._target.root}
             for path in (*named, *of_config):
                 paths.setdefault(real(path), path)
@@ -393,6 +420,7 @@ class _Planner:
         known = None if node_id is None else parse_int32(node_id)
         log = self._metadata_log()
         nodes = {} if log is None else read_log_levels(log, known).registered
+        # Of an unknown node: only if one broker has registered at all, its directories are the ones meant (KIP-858).
         found = [node for node in nodes.values() if known in {None, node.node_id}]
         return found[0].log_dirs if len(found) == 1 else ()
 
@@ -432,15 +460,18 @@ class _Planner:
         repaired = {
             (repair.path, code) for repair in repairs if repair.content is not None for code in repair.repaired_codes
         }
+        # --mark-clean sets these values itself, so their present state does not matter.
         for kind in _AT_CLEAN_STOP:
             path = f"{self._target.root}/{fixed_file_name(kind)}"
             repaired |= {(path, code) for code in _REPAIRED_AT_CLEAN_STOP}
         for place in self._places(self._log_dir):
             partition = self._partition(place.path)
+            # Its logs are recovered at each start (KafkaRaftLog), so they need no clean stop.
             if partition is not None and place.name.topic != METADATA_TOPIC:
                 for finding in unclean_parts(partition, self._extent(place.path), self._context.release):
                     repaired.add((finding.path, finding.code))  # reported once
                     yield finding
+        # With the release that was inferred for the plan: verify must not infer another one from the same disk.
         settings = replace(self._context.request, kafka=str(self._context.release))
         yield from unverified(self._log_dir, self._request, settings, frozenset(repaired), self._progress)
 
@@ -462,6 +493,7 @@ def _sorted_out(repairs: Iterable[FileRepair]) -> tuple[tuple[Finding, ...], tup
     for repair in repairs:
         for finding in repair.findings:
             if finding.severity == "info":
+                # Findings of severity `info` need no cure; they would make a sound file look bad.
                 continue
             if repair.content is not None and finding.code in repair.repaired_codes:
                 findings.append(replace(finding, cure=MENDED_BY_PLAN))
@@ -476,6 +508,7 @@ def _sorted_out(repairs: Iterable[FileRepair]) -> tuple[tuple[Finding, ...], tup
 
 def _details(repairs: Sequence[FileRepair]) -> Iterator[RowChunk]:
     """Yield the files, those with problems first, and the lines that change."""
+    # What needs a person comes first.
     ordered = sorted(repairs, key=lambda repair: (_ORDER.index(repair.verdict), repair.topic is not None, repair.path))
     yield RowChunk(TEXT_FILE, [_file_row(repair) for repair in ordered])
     lines = _LineRows(ordered)
@@ -493,6 +526,7 @@ class _LineRows(Collection[Row]):
         return sum(len(repair.edits) for repair in self._repairs)
 
     def __iter__(self) -> Iterator[Row]:
+        # Rows are made while they are printed; their number is known before.
         return (_line_row(repair, edit) for repair in self._repairs for edit in repair.edits)
 
     def __contains__(self, row: object) -> bool:

@@ -80,6 +80,8 @@ def read_text(path: str) -> bytes | None:
     """
     try:
         with Source.open(path) as source:
+            # CheckpointFile reads whole files; above the limit it is not a checkpoint but something else under its
+            # name.
             return source.read(0, source.size_bytes) if source.size_bytes <= MAX_CHECKPOINT_BYTES else None
     except StorageError:
         return None
@@ -98,6 +100,7 @@ def _of(edit: LineEdit) -> str:
 
 
 def _short(text: str) -> str:
+    # A line of garbage may be a megabyte long.
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
 
@@ -144,6 +147,7 @@ def repair_meta(
         findings=findings,
         repaired_codes=_CODES,
     )
+    # Other findings are about values that contradict the cluster; they need a decision, not a repair of the file.
     if not any(finding.code in _CODES for finding in findings):
         return repair if meta is not None else replace(repair, verdict="missing")
     data = b"" if meta is None else read_text(path)
@@ -166,6 +170,7 @@ class _Meta:
 
     def repaired(self, repair: FileRepair) -> FileRepair:
         """Return the repair, checked with the rules of a broker; else a refusal that names what is missing."""
+        # The version decides which id key is needed: 0 has broker.id, 1 has node.id (MetaPropertiesVersion).
         version = self._version()
         id_key = _VERSIONS[version]
         self._keep_or_add("version", version, "the other keys are of this version", lambda text: text == version)
@@ -174,16 +179,20 @@ class _Meta:
         cluster_id = self._known(("cluster.id",))
         self._keep_or_add("cluster.id", cluster_id[0], cluster_id[1], bool)
         is_lost = version == "1" and not self._keep_or_find_directory_id(node_id[0])
+        # A file with content keeps its comments and its order; a missing one is written whole.
         if self._data:
             content, edits = mend_meta_properties(self._data, self._bad, self._new)
         else:
             content = encode_meta_properties((key, value) for key, (value, _) in self._new.items())
             edits = mend_meta_properties(b"", {}, self._new)[1]
+        # Read back by the rules of a broker, before it is offered.
         refusal = read_meta_properties(content).refusal
         is_whole = refusal is None and (version != "0" or id_key in self._new or self._file.get(id_key) is not None)
         if not is_whole:
             problem = refusal.problem if refusal is not None else f"there is no {id_key}"
             return replace(repair, verdict="left", refusals=(found("meta.not-known", repair.path, problem=problem),))
+        # The broker makes a new directory.id if there is none, and then counts as a broker with another directory
+        # (KIP-858): a refusal names it, and the rest is repaired.
         refusals = (found("meta.directory-id-lost", repair.path),) if is_lost else ()
         verdict: Verdict = "mended" if edits else "left"
         return replace(repair, verdict=verdict, content=content if edits else None, edits=edits, refusals=refusals)
@@ -191,6 +200,7 @@ class _Meta:
     def _version(self) -> str:
         """Return the version of the file: by its own line, the keys of this and the other files, or the directory."""
         text = self._file.get("version")
+        # A version that the file has is believed: only then do its keys fit together.
         if text in _VERSIONS:
             return text
         for others in (self._file, *(other.meta.contents for other in self._others if other.meta is not None)):
@@ -202,6 +212,7 @@ class _Meta:
     def _keep_or_add(self, key: str, value: str | None, source: str, is_good: Callable[[str], bool]) -> None:
         """Keep a valid line; replace a bad or a missing one."""
         known = self._file.get(key)
+        # All lines of the key, since the last of repeated ones counts (java.util.Properties).
         if known is not None and is_good(known):
             return
         self._bad |= {
@@ -217,6 +228,7 @@ class _Meta:
             value = next((text for key in keys if (text := contents.get(key)) is not None), None)
             if value is not None:
                 return value, f"as in {other.meta_path}"
+        # server.properties last: it is an intention, and the other files are what the broker was formatted with.
         value = next((self._sources.server[key] for key in keys if key in self._sources.server), None)
         return value, "as in server.properties"
 
@@ -228,6 +240,7 @@ class _Meta:
             return True
         known = self._file.get("node.id") or node_id
         others = {other.directory_id for other in self._others}
+        # Ids of directories that other log directories have are taken; the one that is left belongs to this one.
         left = [each for each in self._sources.registered_dirs(known) if each not in others]
         if len(left) == 1:
             self._new[_DIRECTORY_ID] = left[0], "the one that the broker registered with and no other directory has"
@@ -235,6 +248,7 @@ class _Meta:
 
 
 def _is_refused_id(text: str) -> bool:
+    # Asked of the parser itself: which ids a broker refuses is stated there.
     file = read_meta_properties(f"broker.id=0\ndirectory.id={text}\n".encode("latin-1", "backslashreplace"))
     return file.refusal is not None
 
@@ -262,9 +276,11 @@ def repair_topic_id(
     file needs an id.
     """
     topic = place.name.topic or ""
+    # The cluster metadata topic has a fixed id.
     if topic == METADATA_TOPIC:
         return None
     file, text = metadata_file(place), read_metadata_file(place)
+    # ZooKeeper mode works without the file.
     if text is None and not is_expected:
         return None
     missing = found("partition-metadata.missing", file.path, topic=topic, partition=place.name.partition)
@@ -281,16 +297,20 @@ def repair_topic_id(
     )
     if not any(finding.severity == "error" for finding in findings):
         return repair
+    # A line that a broker refuses may still have a readable id: it is a witness like the other partitions of the topic.
     own = None if text is None else any_topic_id(text)
     topic_ids = dict(ids().get(topic, {}))
     if own is not None:
         topic_ids.setdefault(own, file.path)
+    # Two ids for one topic: it was deleted and created again, and the disk does not show which one this partition is
+    # of.
     if len(topic_ids) != 1:
         code = "partition-metadata.no-id" if not topic_ids else "partition-metadata.several-ids"
         names = " and ".join(f"{topic_id} in {where}" for topic_id, where in sorted(topic_ids.items()))
         refusal = found(code, file.path, topic=topic, partition=place.name.partition, names=names)
         return replace(repair, verdict="left", refusals=(refusal,))
     topic_id, where = next(iter(topic_ids.items()))
+    # Written whole, as two lines: PartitionMetadataFile has no comment that could be kept.
     content = encode_partition_metadata(topic_id)
     return replace(
         repair, verdict="mended", content=content, edits=_edits(read_text(file.path) or b"", content, topic_id, where)

@@ -106,6 +106,8 @@ def offset_findings(measured: PartitionExtents) -> Iterator[Finding]:
     """Yield how the checkpoints contradict the extents of the partitions."""
     for key, place in measured.places.items():
         extent = measured.extents[key]
+        # `-future` directories share the key with the current one in another log directory, whose checkpoint is another
+        # file.
         if extent is not None and place.name.state is DirectoryState.CURRENT:
             yield from check_partition_offsets(measured.broker_dir, place.name, place.path, extent.start, extent.end)
 
@@ -125,14 +127,17 @@ def repair_offsets(
     text = measured.broker_dir.offsets.get(kind)
     codes = {finding.code for finding in findings}
     data = b"" if text is None else read_text(path)
+    # Lost entries are worth a new file only if a value is known for them (the rules at the top).
     is_kept = (measured.rebuilds(kind) or to_end) and "checkpoint.missing" in codes
     if text is None and not is_kept and not (to_end and kind is FileKind.RECOVERY_POINT and measured.places):
         return FileRepair(path=path, kind=kind, verdict="missing", findings=findings) if findings else None
+    # Bytes that are not UTF-8 cannot be kept line by line.
     if data is None or (text is not None and text.file.lost is not None):
         return FileRepair(path=path, kind=kind, verdict="left", findings=findings)
     checkpoint = _OffsetRepair(measured, kind, data, to_end=to_end)
     content, edits = checkpoint.repaired(is_emptied=bool(codes & _LOST_CODES))
-    if to_end and not edits and codes & _LOST_CODES:  # a clean shutdown leaves no empty file
+    # A clean shutdown leaves no empty file
+    if to_end and not edits and codes & _LOST_CODES:
         content, edits = encode_offset_checkpoint([]), _EMPTY_HEAD
     repaired = _TEXT_CODES | _CODES[kind] | ({_NOT_AT_END} if to_end else set())
     repaired |= _LOST_CODES if measured.rebuilds(kind) or to_end else set()
@@ -157,6 +162,7 @@ class _OffsetRepair:
         self._kind = kind
         self._to_end = to_end
         self._text: _Lines = CheckpointMend(data, parse_offset_entry)
+        # The last line of a partition counts: OffsetCheckpointFile.read puts the lines into a map in turn.
         self._last = {_key(line.entry): line.number for line in self._text.lines if line.entry is not None}
 
     def repaired(self, *, is_emptied: bool) -> tuple[bytes, Sequence[LineEdit]]:
@@ -167,6 +173,7 @@ class _OffsetRepair:
             else:
                 self._judge(line, line.entry)
         if self._measured.rebuilds(self._kind) and (is_emptied or self._to_end or self._text.has_lost):
+            # Partitions without a line are added only if lines were lost.
             for key in sorted(self._measured.places.keys() - self._last.keys()):
                 offset = self._lost_offset(key)
                 if offset is not None:
@@ -182,6 +189,7 @@ class _OffsetRepair:
             self._text.drop(line, f"line {self._last[key]} is of the same partition, and counts")
         elif entry.offset < 0:
             self._put(line, key, self._lost_offset(key), "offsets are not negative")
+        # `is_sure`: the log was read to its end. After damage, an end may be only the last one that was found.
         elif extent is not None and extent.is_sure and entry.offset > extent.end:
             end = extent.end if self._kind in _AT_END else None
             self._put(line, key, end, f"the log ends at {extent.end}")
@@ -189,6 +197,7 @@ class _OffsetRepair:
             if entry.offset != extent.end:
                 self._put(line, key, extent.end, f"the log ends at {extent.end}")
         elif self._kind is FileKind.CLEANER_OFFSET and key not in self._measured.named:
+            # LogCleanerManager.updateCheckpoints drops such a line at its next write.
             self._text.drop(line, "this log directory has no such partition")
 
     def _judge_none(self, line: _Line) -> None:
@@ -199,6 +208,7 @@ class _OffsetRepair:
             return
         key = words[0], number
         offset = self._lost_offset(key)
+        # A repeated or damaged line counts for the partition only if no good line does.
         if offset is not None and self._last.setdefault(key, line.number) == line.number:
             self._text.replace(line, _line(key, offset), line.problem)
 
@@ -212,10 +222,12 @@ class _OffsetRepair:
         """Return the replacement of an unknown offset; None: no entry."""
         extent = self._measured.extents.get(key)
         if extent is None or not self._measured.rebuilds(self._kind):
+            # A value that is nowhere on this disk is not invented.
             return None
         if self._kind is FileKind.HIGH_WATERMARK:
             return extent.end if extent.is_sure else None
         is_clean = self._measured.broker_dir.log_dir.is_clean or self._to_end
+        # After an unclean stop the base offset of the active segment, for the reason at the top.
         return extent.end if is_clean and extent.is_sure else extent.active
 
 
@@ -284,6 +296,7 @@ def repair_epochs(
     is_empty = text is not None and not text.entries and extent is not None and extent.is_v2
     if not findings and not is_empty:
         return repair
+    # A file that is too large or unreadable is left for a person.
     if text is not None and data is None:
         return replace(repair, verdict="left")
     runs = log_epochs(partition, progress)
@@ -295,6 +308,8 @@ def repair_epochs(
             return repair
         repair = replace(repair, findings=tuple(missing))
     if is_compacted and runs is not None:
+        # The cleaner merges batches under the leader epoch of one of them, so where an epoch ends is unknown; only its
+        # first offset is used.
         runs = [run._replace(end=run.first + 1) for run in runs]
     return _rebuilt(repair, data or b"", runs, extent)
 
@@ -309,6 +324,7 @@ def log_epochs(partition: Partition, progress: Progress) -> list[EpochRun] | Non
             with Source.open(log.path) as source:
                 for item in scan(source, base_offset=log.name.base_offset, options=_FRAMES):
                     if isinstance(item, Damage):
+                        # Damage in the middle may hide the first batch of an epoch, and with it its start offset.
                         if log is not logs[-1] or item.position + item.size_bytes < source.size_bytes:
                             return None
                     else:
@@ -316,11 +332,13 @@ def log_epochs(partition: Partition, progress: Progress) -> list[EpochRun] | Non
         except StorageError:
             return None
         progress.advance(log.size_bytes)
+    # None for epochs that go back: no file could list them in order (LeaderEpochFileCache.assign).
     return runs if all(before.epoch < after.epoch for before, after in pairwise(runs)) else None
 
 
 def _add_runs(runs: list[EpochRun], batches: BatchColumns) -> None:
     last_offsets = batches.column("last_offset")
+    # Fast path: nearly all runs have one epoch.
     if runs and batches.holds_only("leader_epoch", runs[-1].epoch):
         runs[-1] = runs[-1]._replace(end=max(runs[-1].end, last_offsets[-1] + 1))
         return
@@ -329,6 +347,7 @@ def _add_runs(runs: list[EpochRun], batches: BatchColumns) -> None:
     ):
         if runs and epoch == runs[-1].epoch:
             runs[-1] = runs[-1]._replace(end=last + 1)
+        # Magic 0 and 1 have no leader epoch (-1).
         elif epoch >= 0:
             runs.append(EpochRun(epoch, first, last + 1))
 
@@ -350,6 +369,7 @@ def _findings(file: EntryFile, text: EpochText | None, extent: Extent | None) ->
 
 
 def _is_beyond(entry: CheckpointEpoch, extent: Extent) -> bool:
+    # At the end itself is legal: a new leader has an epoch before its first batch (UnifiedLog.assignEpochStartOffset).
     return extent.is_sure and entry.start_offset > extent.end
 
 
@@ -366,6 +386,7 @@ def _rebuilt(repair: FileRepair, data: bytes, runs: list[EpochRun] | None, exten
         problem = log.problem_of(entry) or kept.problem_of(entry)
         if problem is None:
             kept.add(epoch, entry.start_offset)
+        # The log knows better: the line is kept with the offset of the first batch.
         elif epoch in of_log and epoch not in kept.epochs:
             kept.add(epoch, of_log[epoch])
             text.replace(line, f"{epoch} {of_log[epoch]}", problem)
@@ -374,6 +395,7 @@ def _rebuilt(repair: FileRepair, data: bytes, runs: list[EpochRun] | None, exten
     for epoch, first in of_log.items():
         if epoch not in kept.epochs:
             text.add(f"{epoch} {first}", "the batches have this leader epoch")
+    # LeaderEpochCheckpointFile has ascending epochs; added lines are put in order.
     content, edits = text.content(lambda entry: entry.leader_epoch)
     if not edits:
         return replace(repair, verdict="left")
@@ -448,6 +470,7 @@ class _Kept:
 
     def problem_of(self, entry: CheckpointEpoch) -> str | None:
         """Return why an entry cannot follow the lines that are kept; None: it can."""
+        # LeaderEpochFileCache.assign drops every entry that does not rise in both epoch and offset.
         follows = entry.leader_epoch > self._largest_epoch and entry.start_offset > self._largest_first
         return None if follows else "it does not come after the lines before it"
 

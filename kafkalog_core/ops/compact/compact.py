@@ -62,6 +62,7 @@ def compact(
     check_topics(request.kafka.topics, request.targets)
     drafts = [draft for target in target_dirs(request.targets) for draft in _drafts_of(target, request)]
     tasks = list(_read_all(drafts, workers))
+    # Before the first row: a wrong clock would give every partition a wrong forecast of tombstones.
     check_now([task.view for task in tasks if task.view is not None], request.now_ms)
     report.expect(partitions=len(tasks))
     size_bytes = sum(task.expected_bytes for task in tasks)
@@ -73,6 +74,7 @@ def compact(
         forecasts = workers.map(simulate, pieces)
     names = _TransactionNames(tasks)
     for task, simulated in zip(tasks, forecasts, strict=True):
+        # In the order of the targets, also from workers: stdout must not depend on which of them was faster.
         forecast = names.added_to(stray_first(simulated, task.stray))
         count_forecast(forecast, report)
         yield forecast
@@ -82,6 +84,8 @@ class _TransactionNames:
     """The transactional ids in the log directories of some partitions, read when the first one is asked for."""
 
     def __init__(self, tasks: Iterable[CompactTask]) -> None:
+        # The transaction log is in the same log directory or not on this disk at all; it is read at the first held-back
+        # log, since most have none.
         self._roots = dict.fromkeys(os.path.dirname(task.path) for task in tasks)
         self._of_producer: dict[int, tuple[str, TransactionValue]] | None = None
 
@@ -102,6 +106,7 @@ class _TransactionNames:
 
     def _directories(self) -> Iterator[str]:
         for root in self._roots:
+            # A broken or unreadable transaction log costs the name of the transaction, and not the forecast.
             with suppress(StorageError):
                 places = read_log_dir(root).partitions
                 for place in places:
@@ -122,6 +127,7 @@ def _drafts_of(target: TargetDir, request: CompactRequest) -> Iterator[CompactTa
     target.check_no_files("compaction works on whole partitions: name the directory of the partition")
     context, options = read_context(target, request.kafka, request.now_ms), replace(request, targets=())
     for place in target.partitions:
+        # `-delete` directories are gone after file.delete.delay.ms, and LogCleanerManager never sees them.
         if place.name.state is not DirectoryState.DELETE:
             yield _draft(place, options, context)
 
@@ -142,7 +148,8 @@ def _draft(place: PartitionPath, options: CompactRequest, context: DirContext) -
     )
     if never is None:
         check_cleaner_settings(settings, topic)
-        draft.config()  # impossible settings are reported before anything is shown
+        # Impossible settings are reported before anything is shown
+        draft.config()
     return draft
 
 

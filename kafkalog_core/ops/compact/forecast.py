@@ -128,9 +128,8 @@ class CompactTask(Struct, frozen=True, kw_only=True):
     def config(self) -> CleanConfig:
         """Return the cleaner's settings for the log, unless it is never cleaned. Raises SettingError."""
         config = clean_config(self.context.settings, self.of_topic, memory_bytes=self.options.memory_bytes)
-        return replace(
-            config, is_cleaner_on=True
-        )  # `never` has the other case; up to 0.8 the cleaner is off by default
+        # `never` has the other case; up to 0.8 the cleaner is off by default
+        return replace(config, is_cleaner_on=True)
 
     def light(self) -> CompactTask:
         """Return the task without what its log directory contains about other partitions, for another process."""
@@ -148,8 +147,12 @@ _LOSING: Final = ("cleanup.policy", _MIN_LAG, "delete.retention.ms")
 def assumptions_of(task: CompactTask, view: PartitionView) -> Iterator[Assumption]:
     """Yield the assumed values on which a clean of a log depends."""
     rules = cleaning_rules(task.context.release)
+    # min.compaction.lag.ms came with 0.10.1 (KIP-58).
     yield from assumed_of_topic(task.of_topic, [name for name in _LOSING if rules.has_min_lag or name != _MIN_LAG])
+    # log.cleaner.enable is a broker's setting: with false, no Cleaner exists and no record of any topic is dropped.
     yield from assumed_of_broker([task.context.settings.broker("log.cleaner.enable")])
+    # LogCleanerManager.cleanableOffsets bounds a clean by the last stable offset, which is below the high watermark in
+    # 3.x and later; 0.11 to 2.8 took the first unstable offset alone.
     if rules.heeds_high_watermark:
         yield from assumed_watermark(view)
 
@@ -333,6 +336,8 @@ class ForecastRows:
         if self._done:
             yield from watermark_findings(self._task, self._view)
         for clean in self._done[-1:]:
+            # A full map ends a clean early, and the next one continues. Without a full map, a clean that ends below its
+            # bound ends there every time.
             if not clean.is_full and clean.end_offset < clean.before.bound:
                 yield found(
                     "compaction.never-ends",
@@ -345,6 +350,7 @@ class ForecastRows:
 
     def _partition(self, first: Cleanability, sources: Mapping[int, Counts]) -> Row:
         log, done = self._log, self._done
+        # --force skips the dirty ratio (min.cleanable.dirty.ratio), and nothing else that prevents a clean.
         is_forced = self._task.options.force and first.state == "not-dirty-enough" and first.has_work
         row = head_row(self._task, first.state, first.why) | {
             "would_run": first.would_run or is_forced,
@@ -387,6 +393,7 @@ class ForecastRows:
         return _counts_row(replace(whole, dropped_records=dropped_records, dropped_bytes=dropped_bytes)) | {
             "bytes_before": before,
             "bytes_after": before - whole.bytes_before + whole.bytes_after,
+            # Segments after the cleaned part keep their bytes; only the part that was read is exchanged.
             "segments_after": len(self._log.segments) - self._taken() + len(last.groups),
             "keys": sum(clean.mapped_keys for clean in self._done),
             "lone_tombstone_keys": first.lone_tombstone_keys,
@@ -396,6 +403,7 @@ class ForecastRows:
 
     def _taken(self) -> int:
         """Return the number of segments that the cleans have read."""
+        # LogSegments.values(0, end): a clean reads every segment below its end, the clean head too.
         end = self._done[-1].end_offset
         return sum(segment.base_offset < end for segment in self._log.segments)
 
@@ -410,6 +418,7 @@ class ForecastRows:
     def _by_source(self) -> dict[int, Counts]:
         """Return, for each segment of the log, the counts of the first clean that read it."""
         found_in: dict[int, Counts] = {}
+        # Backwards, so that the first clean that read a segment wins.
         for clean in reversed(self._done):
             found_in.update(clean.by_source)
         return found_in
@@ -481,12 +490,15 @@ def _counts_row(counts: Counts) -> Row:
 
 def _state(segments: tuple[CleanSegment, ...], number: int, first: Cleanability) -> str:
     segment = segments[number]
+    # The active segment is never cleaned (LogCleanerManager.cleanableOffsets).
     if number == len(segments) - 1:
         return "active"
+    # Rounded down to a segment: LogToClean takes the base offset of the segment that contains the bound.
     if segment.base_offset >= first.bound:
         return "uncleanable"
     if segment.base_offset >= first.first_dirty:
         return "dirty"
+    # A checkpoint within a segment leaves it half clean: its records count as clean below the offset.
     return "clean" if segments[number + 1].base_offset <= first.first_dirty else "mixed"
 
 

@@ -110,6 +110,8 @@ class NewSegment:
     @property
     def mtime_ns(self) -> int:
         """The modification time of log and indexes; a broker sets it in milliseconds."""
+        # LogSegment.setLastModified takes milliseconds. With more digits, a cleaned copy would differ from what a
+        # broker writes.
         return self._group.mtime_ns // _NS_PER_MS * _NS_PER_MS
 
     def log(self) -> Iterator[memoryview]:
@@ -134,6 +136,8 @@ class NewSegment:
 
 def stage_clean(work: CleanPass, partition: Partition, cleaning: Cleaning, stage: Stage) -> None:
     """Stage all changes in the directory of a partition. Raises CleanError and StorageError."""
+    # LogLoader.removeTempFilesAndCollectSwapFiles takes the smallest offset among `.cleaned` files as the mark of an
+    # interrupted split, and deletes every `.swap` at or above it.
     for file in partition.files:
         if file.name.state is FileState.CLEANED:
             stage.remove(file.path, why="an unfinished clean left it")
@@ -148,6 +152,7 @@ def groups_of(work: CleanPass, partition: Partition) -> Iterator[tuple[Group, Se
     """
     bases = [group.base_offset for group in work.groups]
     covered = [segment for segment in partition.segments if segment.base_offset < work.end_offset]
+    # Groups and covered segments by offset, not by name: after several cleans the sources are temporary files.
     for number, group in enumerate(work.run()):
         first = bisect_left(covered, bases[number], key=_base_offset)
         end = bisect_left(covered, bases[number + 1], key=_base_offset) if number + 1 < len(bases) else len(covered)
@@ -156,6 +161,8 @@ def groups_of(work: CleanPass, partition: Partition) -> Iterator[tuple[Group, Se
 
 def replaced_files(sources: Sequence[Segment], cleaning: Cleaning) -> Iterator[str]:
     """Yield the files that a new segment replaces: from 2.8 on, with the snapshots of all segments but the first."""
+    # LocalLog.replaceSegments deletes the snapshots of segments that vanish (2.8 and later); the first segment keeps
+    # its base offset, and so its snapshot.
     takes_snapshots = rules_of(cleaning.rules.release).removes_stray_snapshots
     for source in sources:
         for file in source.files:
@@ -171,15 +178,22 @@ def _stage_group(new: NewSegment, sources: Sequence[Segment], cleaning: Cleaning
     what = f"segment {base} cleaned"
     if len(sources) > 1:
         what = f"segments {base} to {sources[-1].base_offset} cleaned and merged"
+    # The log and its companions have one `swap` mark: the journal replaces them together, as LocalLog.replaceSegments
+    # does by the suffix `.swap`.
     stage.write(like, new.log(), why=what, like=like, mtime_ns=new.mtime_ns, swap=base)
     for kind, content in new.indexes():
         path = f"{directory}/{segment_file_name(base, kind)}"
         stage.write(path, [content], why=what, like=like, mtime_ns=new.mtime_ns, swap=base)
     txn_index, path = new.txn_index(), f"{directory}/{segment_file_name(base, FileKind.TXN_INDEX)}"
+    # Here, after the last byte of the group was read: a source that changed while it was read has given a mixture.
     check_untouched(source.files[0] for source in sources)
     if txn_index:
+        # Only `.log`, `.index` and `.timeindex` get the time of the last source segment (Cleaner.cleanSegments,
+        # LogSegment.setLastModified); a transaction index has the time of its writing.
         stage.write(path, [txn_index], why=what, like=like, swap=base)
     else:
+        # LocalLog.collectAbortedTransactions trusts the index: entries of transactions without records would be part of
+        # every read_committed fetch.
         stage.remove(path, why="no aborted transaction has records left here", swap=base)
     own = {file.path for file in sources[0].files}
     for path in replaced_files(sources, cleaning):
@@ -194,6 +208,7 @@ def _base_offset(segment: Segment) -> int:
 def stage_checkpoint(broker_dir: BrokerDir, cleaned: Mapping[Key, int], stage: Stage) -> None:
     """Stage the cleaner's checkpoint; entries of partitions that are not in this log directory are removed."""
     known = checkpointed_offsets(broker_dir, FileKind.CLEANER_OFFSET) or {}
+    # LogCleanerManager.updateCheckpoints drops the entries of partitions without a log here.
     entries = {key: offset for key, offset in known.items() if key in broker_dir.served} | dict(cleaned)
     path = f"{broker_dir.path}/{fixed_file_name(FileKind.CLEANER_OFFSET)}"
     content = encode_offset_checkpoint((*key, offset) for key, offset in entries.items())
@@ -204,6 +219,7 @@ def _model_of_checkpoint(broker_dir: BrokerDir) -> str:
     """Return the file whose owner and mode the checkpoint gets: itself, else another checkpoint, else the directory."""
     kinds = {FileKind.CLEANER_OFFSET, FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK}
     live = [file for file in broker_dir.log_dir.files if file.name.state is FileState.LIVE and file.name.kind in kinds]
+    # The cleaner takes a log directory offline if it may not read the checkpoint, so owner and mode matter.
     live.sort(key=lambda file: file.name.kind is not FileKind.CLEANER_OFFSET)
     return live[0].path if live else broker_dir.path
 
@@ -262,6 +278,7 @@ class _Planner:
         """Clean one log after another, then stage the cleaner's checkpoint."""
         tasks = _tasks(self._request)
         check_now([task.view for task in tasks if task.view is not None], self._request.now_ms)
+        # Mapping reads the dirty part, cleaning the whole: twice the size is the most that is read.
         self._progress.expect(_READS * sum(task.size_bytes for task in tasks if task.view is not None))
         for task in tasks:
             self._clean(task)
@@ -270,6 +287,7 @@ class _Planner:
             raise RefusedError(every, path=place_of(self._failed, self._request.target.root))
         context = tasks[0].context if tasks else None
         guess = None if context is None else context.guess
+        # After all logs: with the checkpoint first, a crash would leave dirty records that the cleaner counts as clean.
         if context is not None and context.broker_dir is not None and self._cleaned:
             stage_checkpoint(context.broker_dir, self._cleaned, self._stage)
         return PlanReport(
@@ -298,6 +316,8 @@ class _Planner:
         cleaning = Cleaning.of(task, self._progress)
         log = read_clean_log(task.view, task.context.broker_dir, cleaning.rules, cleaning.config, task.options.now_ms)
         try:
+            # The last of several cleans: only its segments are written in place, the ones in between exist as temporary
+            # files.
             with last_clean(log, cleaning) as (before, work):
                 if work is not None:
                     stage_clean(work, task.view.partition, cleaning, self._stage)
@@ -306,10 +326,12 @@ class _Planner:
                     self._findings += (*watermark_findings(task, task.view), *retention_findings(task))
                     return
                 self._left.append(f"{name}: {before.why}")
-                if (
-                    before.resets_checkpoint
-                ):  # the cleaner does so when it considers the log, even if it does not clean it
+                # The cleaner does so when it considers the log, even if it does not clean it
+                # (LogCleanerManager.cleanableOffsets forces an update of the checkpoint).
+                if before.resets_checkpoint:
                     self._note_end(task, before.first_dirty)
+        # The whole plan is refused, since a broker marks the log as uncleanable at the same place
+        # (LogCleanerManager.markPartitionUncleanable).
         except CleanError as error:
             self._failed.append(failure_of(task, error))
 
@@ -347,6 +369,7 @@ def replacement_finding(view: PartitionView) -> Finding | None:
 
 def retention_findings(task: CompactTask) -> tuple[Finding, ...]:
     """Return the finding that retention follows the clean, if the cleanup policy includes delete."""
+    # LogCleaner deletes old segments of `compact,delete` topics after each clean: the plan shows the clean alone.
     if "delete" not in task.of_topic.cleanup_policy:
         return ()
     return (found("compaction.retention-follows", task.path, topic=task.topic, partition=task.partition),)
@@ -360,6 +383,7 @@ def is_certain(guess: ReleaseGuess) -> bool:
 def _rules(release: Release) -> object:
     """Return the rules of a release on which a clean depends: cleaner, indexes, snapshots, producer expiration."""
     return (
+        # The release itself is in these rules; it is set to one value so that only differences of behaviour count.
         replace(cleaning_rules(release), release=LATEST),
         append_rules(release).bits,
         rules_of(release).removes_stray_snapshots,
@@ -424,6 +448,7 @@ class _Writing:
 
     def forecasts(self, progress: Progress) -> list[CompactForecast]:
         """Write the directory, and return the forecasts of all partitions."""
+        # Checked at both ends of the work: a broker that was started in between has appended to what was read.
         check_not_running(self._target.log_dir)
         if not self._tasks:
             raise SelectionError("there is no partition to write", path=self._target.root)
@@ -435,8 +460,10 @@ class _Writing:
             written = self._write(new, partitions, progress)
             ends = dict(each.end for each in written if each.end is not None)
             cleaned = dict(each.cleaned for each in written if each.cleaned is not None)
+            # Without the clean shutdown file in the source, a start must recover what was copied unchanged.
             is_whole = broker_dir is not None and broker_dir.log_dir.is_clean
             known = checkpointed_offsets(broker_dir, FileKind.CLEANER_OFFSET) or {}
+            # Checkpoints last: a directory that was interrupted before has none, and recovers everything.
             write_broker_files(new, broker_dir, ends, cleaned=known | cleaned, is_whole=is_whole)
             check_untouched(file for partition in partitions for file in partition.files)
             check_not_running(self._target.log_dir)
@@ -444,6 +471,8 @@ class _Writing:
         return [stray_first(each.forecast, task.stray) for task, each in zip(self._tasks, written, strict=True)]
 
     def _write(self, new: NewDir, partitions: Sequence[Partition], progress: Progress) -> list[WrittenPartition]:
+        # Processes write into directories of their own, which are renamed into place: one writer's crash leaves no half
+        # of a partition under its name.
         pairs = list(zip(self._tasks, partitions, strict=True))
         written: list[WrittenPartition] = []
         try:
@@ -504,6 +533,7 @@ def write_apart(
     """Write a partition into a directory of its own: the work of one worker. Raises as `compact_to` does."""
     with attempts.tree(partition.name.raw, Disk()) as tree:
         written = write_partition(tree, task, partition, Advance(advance), known)
+        # Before the parent adopts it: the directory is only renamed there, and its content must be on disk by then.
         tree.sync()
     return written
 
@@ -528,6 +558,7 @@ def write_partition(
     forecast, end, left = None, None, set[str]()
     if task.view is not None and task.never is None:
         forecast, end, left = _clean(new, task, task.view, Cleaning.of(task, progress, known))
+    # Files of other states (`.deleted`, `.cleaned`) are what a start deletes; the copy need not have them.
     for file in partition.files:
         if file.name.state is FileState.LIVE and file.path not in left:
             copy_file(new, file, partition.name.raw)
@@ -559,6 +590,7 @@ def _clean(
             if not is_certain(task.context.guess):
                 reason = f"the release of Kafka is not certain, and cleaners differ: {task.context.guess.describe()}"
                 state = WayOut("state the release", options="--kafka VERSION")
+                # A refusal, where `--apply` would ask: a new directory is written at once, without a plan.
                 raise RefusedError(Refusal(reason, (state,)), path=task.path)
             assumed = () if task.options.kafka.assume_defaults else tuple(assumptions_of(task, view))
             if assumed:

@@ -83,6 +83,7 @@ class TemporaryLog:
 
         Raises CleanError, StorageError, and RefusedError if the records that it keeps may not fit.
         """
+        # The records that a clean keeps are known only afterwards; all of them may be kept.
         self._check_room(sum(source.size_bytes for group in work.groups for source in group.sources))
         segments = [self._write(group) for group in work.run()]
         return work.log.after(work.end_offset, segments)
@@ -101,6 +102,7 @@ class TemporaryLog:
 
     def _write(self, group: Group) -> CleanSegment:
         path = self._path(group, FileKind.LOG)
+        # Exclusive: two groups with one base offset would overwrite each other's records.
         with path.open("xb") as log:
             for chunk in group.chunks():
                 log.write(chunk.data)
@@ -121,6 +123,8 @@ class TemporaryLog:
             path=str(path),
             size_bytes=group.size_bytes,
             mtime_ns=group.mtime_ns,
+            # LogSegment.largestTimestamp falls back on the modification time, which LogSegment.setLastModified copies
+            # from the sources.
             largest_timestamp_ms=timestamp if timestamp >= 0 else group.mtime_ns // _NS_PER_MS,
             index_bytes=len(offset_index),
             timeindex_bytes=len(indexes.time_index or b""),
@@ -154,6 +158,7 @@ def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap 
         state, reason = task.never
         return CompactForecast(partition=head_row(task, state, reason), held=tuple(task.held))
     if task.view is None:
+        # A log that cannot be read is a row, not an error of the command: the other partitions still have an answer.
         return _without_view(task)
     try:
         return _Simulation(task, task.view, Cleaning.of(task, Advance(advance), known)).forecast()
@@ -211,6 +216,8 @@ class _Simulation:
     def forecast(self) -> CompactForecast:
         """Return the forecast of all cleans. Raises CleanError and StorageError."""
         with ExitStack() as spools:
+            # Forced the first time: the user asked what a clean would do, and the state shows whether a broker would do
+            # it now.
             first = last = self._one(self._log, spools, force=True)
             while self._goes_on(last):
                 last = self._one(self._after, spools, force=self._cleaning.force)
@@ -234,6 +241,7 @@ class _Simulation:
 
         None: it fails, has nothing to do, or is not enough.
         """
+        # The transaction counts as committed: its records are kept, so this is the most that can be left.
         log = replace(self._log, first_unstable_offset=None, open_transaction=None)
         try:
             _, work = self._cleaning.next_of(log, force=True)
@@ -246,6 +254,8 @@ class _Simulation:
                 saved += sum(source.size_bytes for source in group.sources) - group.size_bytes
         except (CleanError, StorageError):
             return None
+        # Maps have the size of the cleaner's buffer (log.cleaner.dedupe.buffer.size, 128 MiB): they are freed as soon
+        # as the counts are read.
         work.release()
         return sum(segment.size_bytes for segment in log.segments) - saved
 
@@ -255,6 +265,8 @@ class _Simulation:
         self._is_full = False
         if work is None:
             return before
+        # A full map: Cleaner.buildOffsetMap ends within the dirty part, and the rest is the work of the next clean,
+        # which needs the segments of this one on disk.
         self._is_full = work.is_full and self._is_kept(work, spools)
         if not self._is_full:
             for group in work.run():
@@ -272,6 +284,7 @@ class _Simulation:
             except RefusedError as error:
                 self._rows.stop("compaction.no-room", error)
                 return False
+            # The older spool is deleted after the newer one is complete: the clean reads from it.
             spools.close()
             spools.push(new.pop_all())
         return True
@@ -280,6 +293,8 @@ class _Simulation:
         """Return whether another clean follows: the map was full, and the cleaner would run again, or is forced to."""
         if self._cleaning.max_passes is not None and self._rows.cleans >= self._cleaning.max_passes:
             return False
+        # A cleaner that has emptied its map continues at once if the log is still dirty enough
+        # (LogCleanerManager.grabFilthiestCompactedLog).
         return self._is_full and (last.would_run or self._cleaning.force)
 
 
@@ -365,13 +380,17 @@ def last_clean(
                     see(before, work)
                 work.release()
                 next_before, following = cleaning.next_of(after)
-                if following is None:  # this clean was the last: the caller carries it out
+                # This clean was the last: the caller carries it out
+                if following is None:
                     is_seen = True
+                    # Built again: the map of this clean was used up by the temporary copy, and two maps at a time would
+                    # double the memory.
                     _, work = cleaning.next_of(log)
                     break
                 spools.close()
                 spools.push(newer.pop_all())
             log, before, work, number = after, next_before, following, number + 1
+        # `see` comes after the caller has drained the groups, since counts are complete only then.
         try:
             yield first, work
             if work is not None and see is not None and not is_seen:
@@ -432,6 +451,8 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
     """
     rules = cleaning_rules(task.context.release)
     advance(0)
+    # Later cleaners fill the map record by record. Up to 0.10.0 they decide by whole segments, and parts would decide
+    # otherwise.
     if task.view is None or task.never is not None or rules.map_filling != "records":
         return ()
     config = task.config()
@@ -439,7 +460,8 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
         log = read_clean_log(task.view, task.context.broker_dir, rules, config, task.options.now_ms)
         bounds = cleanability(log, config, rules, task.options.now_ms)
     except StorageError:
-        return ()  # the clean reports it
+        # The clean reports it
+        return ()
     if not bounds.has_work or not (bounds.would_run or forced):
         return ()
     dirty = segments_in(log.segments, bounds.first_dirty, bounds.bound, rules)
@@ -448,6 +470,8 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
         return ()
     kept = log.segments[log.segments.index(dirty[0]) :]
     part = MapPart(
+        # Parts fill the map only; producers and transactions of the whole log matter to the clean, and would be sent to
+        # each worker for nothing.
         log=replace(log, segments=kept, producers={}, open_transaction=None),
         config=config,
         rules=rules,
@@ -481,8 +505,11 @@ def packed_part(part: MapPart, advance: Callable[[int], None]) -> Iterator[PartH
         filler = MapFiller(part.log, part.config, part.rules, Advance(advance), part.max_batch_bytes)
         found = filler.fill_part(part.first_dirty, part.bound, part.start, part.stop)
     except (LimitError, StorageError):
-        yield head  # the clean raises the same error, in its own order
+        # The clean raises the same error, in its own order
+        yield head
         return
+    # Which key is the first that does not fit depends on all parts before it, so a full part proves nothing about the
+    # whole.
     if found.filled.is_full:
         yield head
         return
@@ -498,6 +525,7 @@ def merged_map(config: CleanConfig, pieces: Iterable[PartHead | bytes]) -> Known
         last = _merge(offsets, pieces)
     except LimitError:
         return None
+    # A map that is full once merged must be filled in order again: the clean ends at the first key without room.
     if last is None or last.number != last.parts - 1 or offsets.size >= offsets.capacity:
         return None
     filled = FilledMap(offsets=offsets, end_offset=offsets.latest_offset + 1, is_full=False)
@@ -512,8 +540,11 @@ def _merge(offsets: OffsetMap, pieces: Iterable[PartHead | bytes]) -> PartHead |
             offsets.merge(piece)
             continue
         follows = piece.number == 0 if known is None else piece.number == known.number + 1
+        # A part begins with the aborted transactions that it assumed. If the part before it ended with others, its keys
+        # are not those of the clean.
         if piece.latest_offset is None or not follows or (known is not None and piece.before != known.after):
             return None
+        # No batch, no offset: an empty part leaves the latest offset of the one before it.
         if piece.latest_offset >= 0:
             offsets.latest_offset = piece.latest_offset
         known = piece

@@ -75,6 +75,7 @@ def index_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
         detail = f"{source.size_bytes} bytes, over the limit of {limit} for an index of this kind"
         yield damage_row(file, 0, source.size_bytes, "too-large", detail)
         return
+    # `AbstractIndex` counts whole entries: a broker never reads the rest of the bytes.
     count, partial_bytes = split_size(layout, source.size_bytes)
     end = count * layout.size
     zeros_position: int | None = None  # where the current zeros start, as long as nothing else follows them
@@ -84,6 +85,7 @@ def index_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
             yield unreadable_row(file, position, size_bytes)
             zeros_position = None
             continue
+        # A broker keeps an index at its full size, zeros after the entries, until `AbstractIndex.trimToValidSize`.
         used_bytes = used_entries(layout, data) * layout.size
         if used_bytes:
             if zeros_position is not None:
@@ -172,6 +174,7 @@ def _rows(file: EntryFile, position: int, run: memoryview) -> Iterator[RowChunk]
             row["offset"] = file.base_offset + relative_offset
         rows.append(row)
     yield RowChunk(INDEX_ENTRY, rows)
+    # `TransactionIndex` refuses a version after `AbortedTxn.CURRENT_VERSION`.
     for slot, (version, *_) in enumerate(index.entries(run) if index is _TRANSACTIONS else ()):
         if version > _MAX_TXN_VERSION:
             at = position + slot * size

@@ -102,6 +102,8 @@ class Tail:
         except StorageError as error:
             yield from self._refused(code_of_dir_error(error), error)
             return
+        # A topic that was deleted and created again has the same path but another inode: old positions mean nothing in
+        # it.
         if self._directory not in {None, (directory.st_dev, directory.st_ino)} and self._file is not None:
             yield self._reader.changed(FileChange.REPLACED, self._file)
             self._file, self._last_offset = None, None
@@ -138,6 +140,7 @@ class Tail:
         if self._is_followed is not None and self._file is None:
             raise error
         event = (error.path or "", error.message)
+        # By path and message: a disk that fails says the same at each poll.
         if event not in self._reported:
             self._reported.add(event)
             yield self._finding(found(code, error.path or "", reason=error.message))
@@ -237,6 +240,7 @@ class Tail:
                     self._history.add(file, item)
                     yield from self._reader.run(item, lines)
                     continue
+                # An append may be running: what looks cut off now may be whole at the next poll.
                 if file.is_last and may_be_unfinished(source, item):
                     self._held = (file, unit)
                     return

@@ -191,7 +191,9 @@ class LogReader:
         span = OffsetSpan(file.path, file.base_offset or 0)
         self._last = last = None
         with Source.open(file.path) as source:
+            # A file counts with its first part.
             self._report.files += part.start == 0
+            # The parts were cut at batches of the file that was listed; in another file, these places mean nothing.
             if not part.is_whole and source.inode != file.file.inode:
                 yield self._finding("file.replaced-since", file)
                 return

@@ -111,6 +111,7 @@ class _ParallelDump:
         has_read, may_share = False, True
         while True:
             self._look_ahead(shared_bytes)
+            # Less than this is read sooner here than processes are started.
             if has_read and self._ahead_bytes >= shared_bytes and may_share:
                 if _has_no_reader(self._output.descriptor):
                     raise BrokenPipeError
@@ -167,6 +168,7 @@ class _ParallelDump:
 
     # --- in other processes -------------------------------------------------------------------------------------------
     def _share(self, pool: Pool) -> None:
+        # The rows written so far come before those that the processes write.
         self._output.flush()
         try:
             for output in pool.outputs(_write_piece, self._tasks()):

@@ -106,6 +106,7 @@ class RunReader:
                 yield damage()
             return
         first, count = 0, run.batches.count
+        # Damage comes between two rows, where a reader of the log meets it.
         for row, damage in sorted(damages, key=itemgetter(0)):
             if row > first:
                 yield from self._forwards(run.part(first, row), lines, view, _part(selection, first, row))

@@ -107,7 +107,9 @@ class SegmentIndexes:
         count = len(new) // layout.size
         log_path = "" if segment.log is None else segment.log.path
         if file is None:
-            if not is_empty:  # a broker creates the indexes of a new segment when it first appends to it
+            # A broker creates the indexes of a new segment when it first appends to it (lazily, LogSegment.append); an
+            # empty segment without them is as a roll leaves it.
+            if not is_empty:
                 path = f"{os.path.dirname(log_path)}/{segment_file_name(segment.base_offset, kind)}"
                 text = f"it is missing; {count_of(count, 'entry')}"
                 yield Step(kind="write", path=path, why=text, content=new, like=log_path)
@@ -116,8 +118,11 @@ class SegmentIndexes:
             return
         entries, zero_bytes = _measure(file.path, layout, is_time=kind is FileKind.TIME_INDEX)
         why = what_is_wrong(self.findings, file.path)
+        # The active segment of a live broker is preallocated to segment.index.bytes; a closed one is trimmed
+        # (LogSegment.onBecomeInactiveSegment, LogSegment.close).
         if why is None and zero_bytes and not self._may_have_room:
             why = f"{zero_bytes} bytes of zeros follow its entries"
+        # A valid index of another release or setting is kept: to write it would change a file for no reader's benefit.
         if why is None and not writes_all:
             self.kept += 1
             return
@@ -141,6 +146,7 @@ def is_same(path: str, content: bytes) -> bool:
 
 def what_is_wrong(findings: Iterable[Finding], path: str) -> str | None:
     """Return the codes of what is wrong with a file, with their counts; None: nothing worse than `info`."""
+    # `more` counts the findings of one kind that were only counted, and not listed.
     counts: Counter[str] = Counter()
     for finding in findings:
         if finding.path == path and finding.severity != "info":
@@ -151,6 +157,7 @@ def what_is_wrong(findings: Iterable[Finding], path: str) -> str | None:
 def _measure(path: str, layout: Layout, *, is_time: bool) -> tuple[int, int]:
     """Return the number of entries of an index before the zeros at its end, and the bytes of those zeros."""
     windows = EntryWindows(path, layout, is_time=is_time)
+    # The kernel's own search for the zero tail, so that `verify` and `reindex` agree where an index ends.
     windows.open(array("q", bytes(8 * k.INDEX_STATE)))
     return windows.used, (windows.count - windows.used) * layout.size
 
@@ -179,26 +186,35 @@ def epochs_step(
     """
     log_epochs = _rising(epochs)
     context, first_base = task.facts.context, partition.segments[0].base_offset
+    # LogLoader.load truncates the epochs at the checkpointed log start offset; 2.8 at the raised one. `epochs_start`
+    # has the release's rule.
     log_start = log_bounds_of(task, first_base).epochs_start
     checkpoint = context.log_start_offset
     first_offset = first_base if checkpoint is None else min(first_base, checkpoint)
     path = f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
     text = _read(path, partition)
     found = Sink()
+    # A partition without the file: LeaderEpochFileCache starts empty, and assigns the epochs of the batches that a
+    # recovery reads.
     if text is not None:
         for finding in text.findings:
             found.put(finding)
         # of an unknown log start, the file may know only epochs from its first entry on
         known_from = log_start if context.is_start_known else max(log_start, first_start_offset(text) or 0)
         starts = _starts(log_epochs, known_from, has_legacy=has_legacy)
+        # As after an unclean shutdown, and as if compacted: entries that only retention or the cleaner may explain are
+        # not called wrong.
         check_epochs(text, starts, (first_offset, end_offset), found, is_clean=False, is_compacted=True)
     for finding in found.findings:
         sink.put(finding)
     wrong = what_is_wrong(found.findings, path)
     old = [] if text is None else _epochs_entries(text)
+    # If the file contradicts the batches, keep of it only what fits between them.
     cache = EpochCache(old if wrong is None else _agreeing(old, log_epochs), task.facts.release)
+    # LogSegment.recover assigns each epoch that is higher than the latest one.
     for each in log_epochs:
         cache.assign(each)
+    # In this order in LogLoader.load, and so here: the first entry that is left begins at the log start offset.
     cache.truncate_start(log_start)
     cache.truncate_end(end_offset)
     content = encode_epoch_checkpoint(cache.entries)
@@ -239,6 +255,7 @@ def _epochs_entries(text: EpochText) -> list[EpochStart]:
     return [
         EpochStart(placed.entry.leader_epoch, placed.entry.start_offset)
         for placed in text.entries
+        # LeaderEpochFileCache.assign throws for negative epochs and offsets: a start fails at such a line.
         if isinstance(placed.entry, CheckpointEpoch) and min(placed.entry.leader_epoch, placed.entry.start_offset) >= 0
     ]
 
@@ -251,6 +268,8 @@ def _agreeing(old: Sequence[EpochStart], log_epochs: Sequence[EpochStart]) -> li
         at = bisect_left(epochs, each.epoch)
         if at < len(epochs) and epochs[at] == each.epoch:
             continue
+        # Epochs between two epochs of the log belonged to leaders that appended nothing, or whose batches were cleaned
+        # away: they are legal if their offsets are in order too.
         is_after = at == 0 or log_epochs[at - 1].start_offset < each.start_offset
         is_before = at == len(epochs) or each.start_offset < log_epochs[at].start_offset
         if is_after and is_before:
@@ -261,6 +280,7 @@ def _agreeing(old: Sequence[EpochStart], log_epochs: Sequence[EpochStart]) -> li
 def recovered_from(task: ReindexTask, segments: Sequence[Segment]) -> int:
     """Return the base offset from which a broker recovers all segments at its next start, as far as known."""
     bases = [segment.base_offset for segment in segments]
+    # LogLoader.recoverLog begins at the segment that contains the recovery point; earlier ones are trusted.
     first = first_recovered(bases, task.facts.context, None, task.facts.release)
     return MAX_INT64 if first is None else bases[first]
 

@@ -39,6 +39,8 @@ def load_states(path: str) -> ProducerStates | None:
     """Return the producers of a snapshot; None: it cannot be read, or is not a valid snapshot."""
     try:
         with Source.open(path) as source:
+            # A snapshot has one entry of 46 bytes for each producer. Above the limit it is not a snapshot, and reading
+            # it would need the memory.
             if source.size_bytes > MAX_SNAPSHOT_BYTES:
                 return None
             entries = decode_snapshot(source.window(0, source.size_bytes))
@@ -73,6 +75,7 @@ class Snapshots:
             file.name.base_offset: file.path for file in partition.snapshots if file.name.base_offset is not None
         }
         self._offsets = sorted(self._paths)
+        # The replay does not begin at snapshots that the next start deletes.
         self._deleted = frozenset(filter(is_deleted, self._offsets))
         self._directory = partition.path
         self._like = next((each.log.path for each in reversed(partition.segments) if each.log is not None), "")
@@ -111,8 +114,11 @@ class Snapshots:
         rules = self._rules
         if path is None and not makes:
             return
+        # Style and order of the entries differ by release: a HashMap of Java in 2.8 and later, one of Scala in 0.11
+        # (ProducerStateManager.writeSnapshot).
         content = encode_snapshot(states.snapshot_entries(rules.snapshot_style), order=rules.snapshot_order)
         producers = count_of(states.count, "producer")
+        # Also where it is kept: the replay has shown that this offset has a usable snapshot, or will have.
         self._good.append(offset)
         if path is None:
             path, why = f"{self._directory}/{segment_file_name(offset, FileKind.SNAPSHOT)}", "it is missing"
@@ -139,8 +145,11 @@ class Snapshots:
         """Return why a snapshot that differs from the replay's is written again; None: it is kept."""
         found, differences = Sink(), Sink()
         there = check_snapshot(path, offset, states, self._start_offset, found, differences)
+        # The entries are decoded only where a difference, or --all, makes them matter.
         is_known = (differences.findings or self._writes_all) and _knows_all(there, states)
         findings = found.findings
+        # Compaction removes batches, not the sequences that they advanced: a replay of the rest would write an older
+        # state.
         if differences.findings and is_known and not is_doubtful():
             findings = (*findings, *differences.findings)
         for finding in findings:
@@ -156,6 +165,8 @@ def _knows_all(content: memoryview | None, states: ProducerStates) -> bool:
     if content is None:
         return True
     producer_ids = array("q", (entry.producer_id for entry in decode_snapshot(content)))
+    # ProducerStateManager.readSnapshot reads ids without a check, but a negative or repeated id is not the work of a
+    # broker, and protects nothing.
     is_odd = min(producer_ids, default=0) < 0 or bool(repeated_producers(content))
     return is_odd or all(states.entry(each) is not None for each in producer_ids)
 
@@ -182,6 +193,7 @@ def txn_index_step(
     path = f"{log_path.removesuffix('.log')}.txnindex" if file is None else file.path
     found = Sink()
     check_txn_index(segment, [*_aborted(new), *recovery.unlisted], doubt, found)
+    # A marker that compaction removed leaves an entry that the log cannot show to be wrong.
     findings = [each for each in found.findings if is_whole or each.code != "txnindex.unknown-entry"]
     for finding in findings:
         sink.put(finding)

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 __all__ = ["PartitionReindex", "plan_reindex", "rebuild"]
 
 
+# What an interrupted append leaves; after it there is no batch.
 _TAIL: Final = frozenset({"torn-tail", "zero-filled"})
 _CODES: Final[dict[ProblemKind, str]] = {
     "first-offset": "reindex.disorder",
@@ -129,6 +130,7 @@ class PartitionReindex:
     def report(self) -> ReindexReport:
         """The findings, refusals and losses, after the last step."""
         findings = self._sink.findings
+        # For single files, the findings about other segments of the partition are not asked for.
         if self._task.bases is None:
             findings = (*(each for each in self._partition.findings if each.code in _SHOWN), *findings)
         if self._kept:
@@ -152,7 +154,11 @@ class PartitionReindex:
             if segment.log is None:
                 continue
             try:
+                # The snapshot steps of a segment come before its index steps: the producers at its base offset are
+                # needed by its transaction index.
                 yield from self._segment(segment, segment.log.path)
+            # An unreadable segment is refused, and the next ones are still indexed: their offset and time indexes
+            # depend on their own log alone.
             except StorageError as error:
                 self._refusals.add("reindex.unread", error.path or segment.log.path, problem=error.message)
                 self._forget(segment)
@@ -169,8 +175,11 @@ class PartitionReindex:
         steps: list[Step] = []
 
         def reached(offset: int) -> None:
+            # Held back until the recovery has ended: if it fails, the steps from within the segment are not made.
             steps.extend(self._visit(offset, makes=False))
 
+        # Snapshots within a segment, left by a clean shutdown before later appends: the replay pauses there to compare
+        # them.
         pauses = self._snapshots.between(segment.base_offset, next_base(self._partition.segments, segment))
         watch = RecoveryWatch(
             listen=indexes.listen if is_meant else _look_away,
@@ -185,11 +194,15 @@ class PartitionReindex:
             yield from self._problem(segment, recovery, saved, is_meant=is_meant)
             return
         yield from steps
+        # LogSegment.recover would truncate here. Without --as-broker nothing is truncated, and an index up to the
+        # damage would hide what follows it.
         if recovery.stop is not None and not self._is_tail(recovery, is_last=is_last) and not self._task.as_broker:
             if is_meant:
                 self._refuse_damage(path, recovery)
             self._forget(segment)
             return
+        # Offsets that go back break OffsetIndex.append (InvalidOffsetException) only at an index point; whether one is
+        # there depends on index.interval.bytes, so the log is refused in any case.
         if indexes.disorder is not None and is_meant and not self._task.as_broker:
             self._refusals.add(
                 "reindex.disorder",
@@ -202,13 +215,17 @@ class PartitionReindex:
             return
         self._pass(recovery)
         if is_meant:
-            is_new = recovery.stop is not None  # an index must not name what is truncated
+            # An index must not name what is truncated
+            is_new = recovery.stop is not None
             yield from indexes.steps(recovery, writes_all=is_new or self._writes_all(segment))
             self._kept += indexes.kept
             for finding in indexes.findings:
                 self._sink.put(finding)
+            # Without known producers, a transaction that began before this segment would be missing in the index.
             if is_known and self._task.rules.has_producers:
                 yield from self._txn_index(segment, recovery)
+            # After the indexes: a broker that starts in between finds shorter indexes of a longer log, which it can
+            # serve, or recovers the segment.
             if recovery.cut_bytes and self._task.as_broker:
                 yield from self._cut(path, recovery)
 
@@ -220,6 +237,7 @@ class PartitionReindex:
         self, source: Source, base_offset: int, watch: RecoveryWatch, span: tuple[int, int] | None = None
     ) -> SegmentRecovery:
         task = self._task
+        # Placeholder states: the offset and time index need none, and what the replay of producers gives is not used.
         states = ProducerStates(sequences="unchecked") if self._states is None else self._states
         return recover_segment(
             source,
@@ -267,6 +285,8 @@ class PartitionReindex:
     def _txn_index(self, segment: Segment, recovery: SegmentRecovery) -> Iterator[Step]:
         sink = Sink(self._partition.topic, self._partition.partition)
         step = self._txn_index_step(segment, recovery, sink, is_compacted=self._is_compacted)
+        # Two judgements, the second only if the first would write: to decide whether the log was compacted means to
+        # read it.
         if step is not None and not self._is_compacted and self._may_be_compacted:
             sink = Sink(self._partition.topic, self._partition.partition)
             step = self._txn_index_step(segment, recovery, sink, is_compacted=True)
@@ -314,8 +334,10 @@ class PartitionReindex:
         path, text = segment.log.path, problem.detail
         if problem.kind == "overflow" and is_meant:
             with Source.open(path) as source:
+                # LocalLog.splitOverflowedSegment, offline: each part gets the base offset of its first batch.
                 parts = split_parts(source, segment.base_offset, max_batch_bytes=self._task.max_batch_bytes)
                 if not isinstance(parts, str):
+                    # A leftover of an earlier split has the name already: to overwrite it would lose its records.
                     parts = taken_name(segment, parts) or parts
                 if not isinstance(parts, str):
                     yield from self._split(source, segment, parts, saved)
@@ -327,12 +349,14 @@ class PartitionReindex:
 
     def _split(self, source: Source, segment: Segment, parts: list[SplitPart], saved: bytes | None) -> Iterator[Step]:
         if saved is not None:
+            # The replay has run over the segment once; its parts are replayed again from the state before it.
             self._states = ProducerStates.from_state(ZLIB.decompress(saved), sequences="unchecked")
         recoveries = []
         for part in parts:
             recovery = self._recover(source, part.base_offset, RecoveryWatch(), (part.start, part.end))
             if recovery.problem is not None:
                 text = f"split at offset {part.base_offset}: {recovery.problem.detail}"
+                # Positions in a part count from its start; the report names the byte in the file.
                 position = part.start + recovery.problem.position
                 self._refusals.add(_CODES[recovery.problem.kind], source.path, position=position, problem=text)
                 self._forget(segment)
@@ -356,6 +380,8 @@ class PartitionReindex:
         is_last = segment is self._partition.segments[-1]
         if self._epochs is not None and self._has_producer_files and not is_last:
             self._sink.add("reindex.producers-unknown", self._partition.path, offset=segment.base_offset)
+        # All three at once: epochs and the end of the log are as unknown as the producers, after bytes that were not
+        # read.
         self._states = self._epochs = self._end_offset = None
 
     # --- producers and epochs -----------------------------------------------------------------------------------------
@@ -371,9 +397,14 @@ class PartitionReindex:
             return
         is_first = segment is self._partition.segments[0]
         if self._states is None:
+            # A snapshot at the base offset starts the knowledge again: it holds the state before the segment, whatever
+            # the earlier segments hold.
             self._states = None if segment.snapshot is None else load_states(segment.snapshot.path)
         if self._states is None and is_first:
+            # At the first segment without a snapshot, a broker starts with no producers too
+            # (ProducerStateManager.truncateAndReload).
             self._states = ProducerStates(sequences="unchecked")
+        # An empty last segment begins at the log end: its snapshot is the one of `_at_end`.
         is_end = not segment.size_bytes and segment is self._partition.segments[-1]
         if not is_end and not self._snapshots.is_deleted(segment.base_offset):
             yield from self._visit(segment.base_offset, makes=self._makes_at(segment))
@@ -381,6 +412,7 @@ class PartitionReindex:
     def _makes_at(self, segment: Segment) -> bool:
         """Return whether a recovery of all segments leaves a snapshot at the base offset of a segment."""
         task, segments = self._task, self._partition.segments
+        # 2.1 and earlier kept the snapshots of about the last two segments; later releases keep one for each segment.
         is_kept = rules_of(task.facts.release).keeps_segment_snapshots or segment in segments[-_LAST:]
         return task.writes_all and is_kept and segment.base_offset > self._log_start
 
@@ -396,6 +428,8 @@ class PartitionReindex:
         end_offset, states = self._end_offset, self._states
         if end_offset is not None and states is not None:
             last_base = self._partition.segments[-1].base_offset
+            # A clean start without any snapshot makes empty ones (UnifiedLog.rebuildProducerState), and every producer
+            # and open transaction is forgotten.
             is_needed = states.count > 0 and not self._snapshots.is_good_from(last_base)
             is_recovered = self._task.facts.context.is_clean is False  # a recovery leaves one here, of no producers too
             makes = end_offset > self._log_start and (is_needed or is_recovered or self._task.writes_all)
@@ -416,6 +450,8 @@ class PartitionReindex:
     def _is_deleted(self, offset: int) -> bool:
         """Return whether the next start deletes the snapshot of an offset, unless the log ends there."""
         facts = self._task.facts
+        # Only an unclean start replays, and deletes what is at no segment's base offset
+        # (ProducerStateManager.removeStraySnapshots).
         return facts.context.is_clean is False and is_deleted_by_start(
             offset,
             {segment.base_offset for segment in self._partition.segments},
@@ -429,9 +465,12 @@ class PartitionReindex:
 
         It may hold offsets that its indexes cannot hold if the next segment does not begin before them.
         """
+        # Offsets are relative to the base offset, in 31 bits (LogSegment.canConvertToRelativeOffset). If the next
+        # segment begins within them, none can overflow.
         if self._states is None or next_base(self._partition.segments, segment) - segment.base_offset <= MAX_INT32:
             return None
-        saved: bytes = ZLIB.compress(self._states.state_bytes(), 1)  # 208 bytes a producer, most of them zeros
+        # 208 bytes a producer, most of them zeros
+        saved: bytes = ZLIB.compress(self._states.state_bytes(), 1)
         return saved
 
 
@@ -472,6 +511,7 @@ class _Planner:
             for step in steps:
                 is_taken = self._take(step)
                 changes += is_taken
+                # A cut removes bytes and repairs no finding about the file.
                 if is_taken and step.kind != "cut":
                     written.add(step.path)
             reports.append(_with_repaired(report_of(), written))
@@ -512,6 +552,7 @@ class _Planner:
         jobs = min(self._request.jobs, len(tasks))
         if not wants_processes(jobs, len(tasks), size_bytes):
             for task in tasks:
+                # `work` by default argument: the lambda is called after the loop has gone on.
                 work = PartitionReindex(task, self._progress.advance)
                 yield work.steps(), lambda work=work: work.report  # type: ignore[misc]  # mypy knows no such default
             return
@@ -539,6 +580,8 @@ class _Planner:
         """Return the base offset of the segment of a single file; None, with a finding, if it belongs to no segment."""
         name = target.file.name
         if target.kind in SEGMENT_KINDS - {FileKind.SNAPSHOT} and name.base_offset is not None:
+            # Resolved through the partition: a `.index` without its `.log` has no segment that could be indexed
+            # (LogLoader.loadSegmentFiles deletes it).
             segments = read_partition(os.path.dirname(target.path)).segments
             if any(segment.base_offset == name.base_offset for segment in segments):
                 return name.base_offset
@@ -548,6 +591,7 @@ class _Planner:
     def _task(self, path: str, bases: frozenset[int] | None) -> ReindexTask:
         name, options = partition_name(path), self._request.options
         facts, rules = self._context.facts(name), self._rules
+        # max.message.bytes limits a recovery up to 0.10.2 only.
         names = _USED[: 2 + rules.limits_message]
         self._used += [setting for setting in facts.settings.settings if setting.name in names]
         limit = options.get("max_batch_bytes")
@@ -566,6 +610,7 @@ def _with_repaired(report: ReindexReport, written: set[str]) -> ReindexReport:
     """Return the report of a partition, with the plan as the cure of the findings about files that it writes."""
     findings = tuple(
         replace(each, cure=MENDED_BY_PLAN, next_step=None)
+        # A missing index is reported for the log, and the plan writes the index: the pair is one finding.
         if each.severity != "info" and (each.path in written or _missing_index(each) in written)
         else each
         for each in report.findings

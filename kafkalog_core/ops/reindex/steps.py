@@ -69,6 +69,7 @@ class FileSlice(Struct, frozen=True):
         position = self.start
         with Source.open(self.path) as source:
             while position < self.end:
+                # In windows: the log of a split segment is above 2^31 offsets, and may be large.
                 window = source.window(position, min(WINDOW_BYTES, self.end - position))
                 if not window:
                     raise StorageError(
@@ -115,6 +116,7 @@ def taken_name(segment: Segment, parts: Sequence[SplitPart]) -> str | None:
     """Return which file already has the name of a part, as a clause; None: none has."""
     for part in parts:
         path = _path(segment, part, FileKind.LOG)
+        # The first part has the old name, and replaces the segment.
         if part.base_offset != segment.base_offset and os.path.lexists(path):
             return f"{path} exists already"
     return None
@@ -126,6 +128,8 @@ def split_steps(segment: Segment, parts: Sequence[SplitPart], recoveries: Sequen
     if log is None:
         return
     why = f"offsets of {log.name.raw} exceed the range of its indexes: it becomes {len(parts)} segments"
+    # LocalLog.splitOverflowedSegment renames in descending order too: with the later parts on disk, the old segment
+    # still has every batch.
     for part, recovery in zip(reversed(parts), reversed(recoveries), strict=True):
         contents = (
             (FileKind.OFFSET_INDEX, recovery.offset_index),
@@ -141,6 +145,8 @@ def split_steps(segment: Segment, parts: Sequence[SplitPart], recoveries: Sequen
             like=log.path,
             mtime_ns=log.mtime_ns,
         )
+        # The log first where it is new, since an index without a log is deleted at a start. Where it replaces the old
+        # log, its indexes come first: they name offsets that the old log has too.
         if part.base_offset != segment.base_offset:
             yield log_step
         for kind, new in contents:
@@ -157,6 +163,7 @@ def _removals(segment: Segment, first: SplitPart, recovery: SegmentRecovery, why
     is_new = first.base_offset != segment.base_offset
     for file in segment.files:
         is_stale = file.name.kind is FileKind.TXN_INDEX and not recovery.txn_index
+        # Snapshots describe producers at offsets, and stay right for every base offset.
         if (is_new or is_stale) and file.name.kind is not FileKind.SNAPSHOT:
             yield Step(kind="remove", path=file.path, why=why)
 

@@ -73,12 +73,14 @@ def apply_plan(draft: PlanDraft, disk: Disk, *, now_ms: int, progress: Progress 
     root = plan.request.target.root
     direct = 0
     if draft.staging is None:
+        # Staged content that an interrupted run never put in place: nothing reads it, and its space may be needed now.
         for remains in find_journals(root).remains:
             if remains.is_new_content:
                 with suppress(KafkalogError):
                     delete_remains(disk, remains)
         direct = _made_directly(draft, disk, now_ms)
     staging = draft.staging or journal_stage(plan, disk, now_ms)
+    # All changes were made directly, so the journal has nothing left to do.
     if direct == len(plan.changes):
         return replace(staging.journal, state="complete")
     try:
@@ -89,6 +91,7 @@ def apply_plan(draft: PlanDraft, disk: Disk, *, now_ms: int, progress: Progress 
         journal = staging.prepare()
         states = check_new(journal)
     except BaseException as error:
+        # Nothing has been renamed yet, so the staged content can be dropped whole.
         staging.discard()
         if direct and isinstance(error, (KafkalogError, KeyboardInterrupt)):
             raise _unfinished_direct(plan, error, plan.changes[:direct]) from error
@@ -99,6 +102,7 @@ def apply_plan(draft: PlanDraft, disk: Disk, *, now_ms: int, progress: Progress 
 def _made_directly(draft: PlanDraft, disk: Disk, now_ms: int) -> int:
     """Make the first changes of a run without undo, as few as free enough space for its intent. Return their number."""
     plan = draft.plan
+    # Changes without a journal need their content in memory, and one file system, whose free space is then known.
     if plan.keeps_undo or not draft.dry_run.is_kept or len(plan.spaces) != 1:
         return 0
     contents = ContentStage()

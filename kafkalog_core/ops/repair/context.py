@@ -286,6 +286,7 @@ def guess_release(target: TargetDir, request: SettingsRequest) -> ReleaseGuess:
     """
     others: tuple[str, ...] = ()
     if request.kafka is None and target.log_dir is not None:
+        # A server.properties that cannot be read takes away one hint, and the files still show the release.
         with suppress(SettingError, StorageError):
             others = other_dirs(target.log_dir.path, target.named_dirs, read_server(request))
     return infer_release(target.root, kafka=request.kafka, beside=others)

@@ -96,11 +96,13 @@ def measure_loss(partition: Partition, spans: Sequence[tuple[str, int]], high_wa
     is_v07 = partition.format == "v07"
     for path, start in spans:
         _read(path, start, tally, high_watermark, is_v07=is_v07)
+    # A torn batch or zeros at the end were never records of anybody.
     if tally.first_offset is None and not tally.records and not tally.has_more:
         return None
     is_known = not tally.has_unknown_count
     cure = _UNKNOWN
     if high_watermark is not None:
+        # Below it, consumers may have read the records, and other replicas have them.
         is_below = tally.first_offset is None or tally.first_offset < high_watermark
         cure = _COMMITTED if is_below else _ABOVE
     return Loss(
@@ -127,6 +129,7 @@ def _read(path: str, start: int, tally: _Tally, high_watermark: int | None, *, i
             source,
             base_offset=None,
             is_v07=is_v07,
+            # Records after damage are lost with it, so they count too.
             options=ScanOptions(resync=True),
             start=start,
             end=source.size_bytes,
@@ -156,11 +159,13 @@ def _count(run: Run, tally: _Tally, high_watermark: int | None, *, is_v07: bool)
         flags = [flag if magic == MAGIC_V2 else 0 for flag, magic in zip(attributes, formats, strict=True)]
         _count_transactions(batches, flags, tally)
     counts = _record_counts(run, flags)
+    # One batch that cannot be decompressed makes the whole number unknown.
     if min(counts, default=0) < 0:
         tally.has_unknown_count = True
     tally.records += sum(counts)
     if high_watermark is None or (first or 0) >= high_watermark:
         return
+    # A batch counts as committed only if all of it is below the high watermark.
     below = bisect_left(lasts, high_watermark)
     tally.committed += sum(counts[:below])
 

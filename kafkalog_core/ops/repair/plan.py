@@ -201,7 +201,9 @@ def obstacles_of(plan: Plan) -> tuple[Refusal, ...]:
     """Return why a plan cannot be applied as things are, with the ways out; empty: it can."""
     root = plan.request.target.root
     touched = {root, *(place.path for place in plan.request.target.partitions)}
+    # An interrupted run first: a second one on its half-changed files would make both impossible to undo.
     found = [*_interrupted(root, touched | {os.path.dirname(change.path) for change in plan.changes})]
+    # Journals elsewhere may be of runs in this directory.
     if plan.undo_to is not None and os.path.isdir(plan.undo_to):
         found += [each for each in _interrupted(plan.undo_to, of=root) if each not in found]
     if plan.report.held and not plan.request.settings.topics:  # also without changes: not what was asked for
@@ -209,12 +211,14 @@ def obstacles_of(plan: Plan) -> tuple[Refusal, ...]:
     if plan.changes:
         found += _of_links(plan)
         found += _of_release(plan)
+        # A deletion by an assumed retention has to be wanted.
         if plan.report.assumptions and not plan.request.settings.assume_defaults:
             found.append(refusal(plan.report.assumptions, plan.request.command_line))
         problem = None if plan.undo_to is None else place_problem(plan.undo_to)
         found += [] if problem is None else [Refusal(problem)]
         found += _of_space(plan)
         found += map(Refusal, write_problems(plan.changes))
+    # A disk with thousands of links or shortages would fill the screen.
     more = len(found) - _SHOWN
     return tuple(found) if more <= 0 else (*found[:_SHOWN], Refusal(f"and {more} more"))
 
@@ -229,6 +233,7 @@ def trusted_of(target: TargetDir, undo_to: str | None = None) -> TrustedDirector
         target: the directory, and what is named in it.
         undo_to: the directory of the undo journal; None: it is next to the files.
     """
+    # Only what was named, not what was found in it.
     named = [target.root, *(place.path for place in target.partitions if place.is_named)]
     named += [os.path.dirname(file.path) for file in target.files]
     if undo_to is not None:
@@ -246,6 +251,7 @@ def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None
     """
     found = find_journals(root)
     for journal in found.journals:
+        # The directory of journals may hold runs of other log directories.
         if journal.is_interrupted and of in {None, journal.layout.root}:
             yield interrupted_refusal(journal)
     for remains in found.remains:
@@ -271,6 +277,7 @@ def _of_links(plan: Plan) -> Iterator[Refusal]:
 def _of_release(plan: Plan) -> Iterator[Refusal]:
     report, line = plan.report, plan.request.command_line
     evidence = "; ".join(report.release.evidence) if report.release is not None else "nothing"
+    # Rules of a later release are not known, so its plan would be a guess.
     if report.release is not None and report.release.is_newer:
         nevertheless = with_options(line, f"--kafka {LATEST}")
         yield Refusal(
@@ -293,6 +300,7 @@ def _of_shortage(plan: Plan, space: Space) -> Refusal:
     line = plan.request.command_line
     ways: list[WayOut] = []
     copies = sum(change.before.size_bytes for change in plan.changes if change.before and change.kind != "cut")
+    # What would fit decides which ways out are worth naming.
     elsewhere = spaces_for(plan.changes, None, keeps_old=True, is_other_device=True)
     without = spaces_for(plan.changes, None, keeps_old=False)
     if all(each.is_enough for each in elsewhere):

@@ -85,12 +85,14 @@ class Scope(Struct, frozen=True):
 
         Raises NotFoundError, and RefusedError if that journal, or one that may be it, cannot be read.
         """
+        # A journal that cannot be read may be the last run's: to undo an older one instead would be wrong.
         self.check_readable(run)
         if run is not None:
             for journal in self.found.journals:
                 if journal.run == run:
                     return journal
             raise NotFoundError(_no_journal(self.root, run), path=self.root)
+        # The last run first: later changes of a file have to be undone before earlier ones.
         for journal in reversed(self.found.journals):
             if journal.state not in {"undone", "pruning"}:
                 return journal
@@ -167,8 +169,10 @@ def scope_of(path: str, also: Iterable[str] = ()) -> Scope:
     Raises NotFoundError or AccessError.
     """
     directory, others = _directory(path), [_directory(each) for each in also]
+    # The directory of a journal itself was named.
     if journal_run(os.path.basename(directory)) is not None:
         directory = os.path.dirname(directory)
+    # A partition that is a link is in two log directories: try the name as it was given, then its target.
     for spelling in dict.fromkeys((directory, os.path.realpath(directory))):
         around = os.path.dirname(spelling)
         if not is_broker_dir(directory) and is_broker_dir(around):
@@ -190,6 +194,7 @@ def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False)
     obstacles = list(_state_obstacles(journal)) or [each for each in (problem,) if each is not None]
     if not obstacles:
         states = [(entry, state_of(journal, entry)) for entry in reversed(journal.entries)]
+        # A later run of kafkalog explains a changed file best, and its undo is the way out.
         later = [_changed_later(scope, journal, path) for path in _written_since(journal, states)]
         obstacles = [each for each in later if each is not None]
         problems = {} if obstacles else _problems(journal, states)
@@ -202,6 +207,7 @@ def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False)
         journal = replace(journal, left=frozenset(left))
         for entry, state in states:
             if state not in {"before", "neither"} and entry.number not in left:
+                # Only a run that has ended vouches for its files without a second look at them.
                 is_known = state == "after" and not journal.is_interrupted
                 now = entry.after if is_known else fingerprint(journal.path_of(entry), journal.trusted)
                 change = _reverse(journal, entry, now)
@@ -225,6 +231,7 @@ def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
     """Undo a run. Raises RefusedError while nothing has been changed, UnfinishedError after the first change."""
     if plan.obstacles:
         raise RefusedError(refusal_of(plan))
+    # Again, since files may have changed after the plan was made.
     states = check_old(plan.journal)
     try:
         pointer_bytes = freed_by_pointer(plan.journal)
@@ -255,9 +262,11 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
     """
     chosen = [journal for journal in scope.found.journals if run in {None, journal.run}]
     remains = [each for each in scope.found.remains if run in {None, each.run}]
+    # Files without a journal may belong to a run that is writing its journal at this moment.
     at_work = at_work_refusal(scope.root, "its run") if remains else None
     if run is not None and not chosen and not remains:
         raise NotFoundError(_no_journal(scope.root, run), path=scope.root)
+    # Only by its name: saved content of an interrupted run is the last copy of what it replaced.
     given_up = [journal for journal in chosen if run is not None and _is_given_up(journal)]
     kept = [
         f"{journal.run} is kept: {interrupted_refusal(journal)}"
@@ -363,6 +372,7 @@ def _state_obstacles(journal: Journal) -> Iterator[Refusal]:
         yield Refusal(f"{journal.run} has been undone already")
     elif journal.state == "pruning":
         yield Refusal(f"{journal.run} is being deleted: its saved content is missing, in part or completely")
+    # Nothing was saved, so an interrupted run can only be finished.
     elif not journal.keeps_old:
         yield interrupted_refusal(journal).after(f"{journal.run} ran with --no-undo and cannot be undone; ")
     elif journal.is_interrupted:
@@ -381,6 +391,7 @@ def _written_since(journal: Journal, states: States) -> list[str]:
 def _changed_later(scope: Scope, journal: Journal, path: str) -> Refusal | None:
     """Return that a later run changed the same file, with the command that undoes it; None: there is none."""
     for other in reversed(scope.found.journals):
+        # A run that was undone has left the files as the run before it did.
         if other.order > journal.order and other.state not in {"undone", "pruning"}:
             for later in other.entries:
                 if real_path(other.path_of(later)) == real_path(path):

@@ -112,10 +112,12 @@ def compare(task: ReplicaTask, advance: Callable[[int], None]) -> Comparison:
         except StorageError as error:
             unread.append(found_here(code_of_error(error), error.path or place.path, reason=error.message))
             continue
+        # 0.7 has no offsets that copies share, only positions in their files.
         if copy.partition.format == "v07":
             unread.append(found_here("replicas.not-compared", place.path))
             continue
         copies.append(copy)
+    # Topic ids first: two topics of one name would differ everywhere (KIP-516).
     ids = {copy.topic_id for copy in copies if copy.topic_id is not None}
     if len(ids) > 1:
         return _other_topics(task, copies, unread)
@@ -128,8 +130,10 @@ def _read(
     task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding], advance: Callable[[int], None]
 ) -> Comparison:
     options = ScanOptions(max_batch_bytes=task.max_batch_bytes)
+    # A follower may have fetched what the leader's cleaner had left, so the farthest of them counts.
     cleaned_to = max((copy.place.cleaned_to or 0 for copy in copies), default=0)
     differences = Differences(len(copies), cleaned_to)
+    # Their files are open until the last range is compared, and closed whatever happens.
     with ExitStack() as stack:
         cursors = [BatchCursor(copy.partition.segments, copy.log_start, options, advance) for copy in copies]
         for cursor in cursors:
@@ -170,6 +174,7 @@ def _decide_gaps(
     is_known = any(copy.place.knows_cleaner for copy in copies)
     is_legal = is_compacted(task.topic, is_cleaned=None)
     is_legal = is_legal or (not is_known and any(cursor.is_thinned for cursor in cursors))
+    # Of each copy: what one lost may be what another compacted.
     missing, compacted = [0] * len(copies), [0] * len(copies)
     for each in differences.ranges:
         was_cleaned = is_legal or each.last < cleaned_to
@@ -187,6 +192,7 @@ def _name_tails(differences: Differences, verdict: ReplicaVerdict) -> None:
     """Call ranges divergent that only divergent copies have: the other copies do not lack them."""
     for each in differences.ranges:
         starts = [verdict.divergent_at[number] for number in each.owners]
+        # All of its owners have left the common history before it, so nobody else lost anything.
         if each.kind in {"behind", "missing"} and all(start is not None and start <= each.first for start in starts):
             each.kind = "divergent"
 
@@ -260,6 +266,7 @@ def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict)
         path, lacks = read.copy.place.path, verdict.lacks[number]
         if state == "divergent":
             at, truncated_to = verdict.divergent_at[number], verdict.truncates_to[number]
+            # Silently: both copies have the same epochs, so no broker would notice (KIP-101).
             code = "replicas.divergent-silently" if verdict.silent[number] else "replicas.divergent"
             code = "replicas.undecided" if verdict.keep is None else code
             yield found_here(code, path, offset=at, cut=truncated_to, records=read.counts.only_here)
@@ -369,6 +376,7 @@ def replicas(
         progress: shows the bytes to read, and those that this process reads.
         workers: they compare, one partition at a time; None: this process does.
     """
+    # Known before the work, so that progress has an end.
     report.expect(partitions=len(work.tasks))
     progress.expect(sum(_size_of(place) for task in work.tasks if len(task.places) > 1 for place in task.places))
     for finding in work.findings:
@@ -388,6 +396,7 @@ def replicas(
 def _size_of(place: ReplicaDir) -> int:
     try:
         listing = list_directory(place.path)
+    # A directory that cannot be read is reported by its comparison.
     except StorageError:
         return 0
     return sum(file.size_bytes for file in listing.files if file.name.raw.endswith(".log"))

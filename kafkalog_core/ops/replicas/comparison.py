@@ -76,6 +76,7 @@ def _take(run: RecordRun, result: Contents) -> None:
     )
     result.offsets += records.column("offset").tolist()
     for time_ms, key_start, key_size, value_start, value_size, first, count in zip(*columns, strict=True):
+        # Sizes before contents, so that a byte cannot move from a key into a value unnoticed.
         digest = blake2b(b"%d %d %d %d" % (time_ms, key_size, value_size, count), digest_size=_DIGEST_BYTES)
         digest.update(run.memory[key_start : key_start + max(0, key_size)])
         digest.update(run.memory[value_start : value_start + max(0, value_size)])
@@ -174,6 +175,7 @@ class BatchCursor:
 
     def records_in(self, count: int) -> int:
         """Return the number of records in `count` batches from the head on, by their headers."""
+        # Magic 0 and 1 have no count in a header of a compressed batch: one at least.
         counts = self._views[_COUNT][self._row : self._row + count].tolist()
         return sum(counts) if min(counts) >= 0 else sum(max(each, 1) for each in counts)
 
@@ -206,6 +208,7 @@ class BatchCursor:
                 self._views = tuple(piece.run.batches.column(name) for name in COMPARED)
                 self._count(piece.run.batches)
         base, last, size, records, epoch, crc = [column[self._row] for column in self._views]
+        # A compressed batch of magic 0 or 1 has no first offset: the lowest possible is after the batch before it.
         first = base if base >= 0 else min(last, max(self.expected, self._base_offset))
         self.head = Head(first, last, size, records if records >= 0 else last - first + 1, epoch, crc)
 
@@ -222,14 +225,17 @@ class BatchCursor:
         bases, lasts = columns.column("base_offset"), columns.column("last_offset")
         self.end_offset = max(self.end_offset, lasts[-1] + 1)
         known = self.epochs[-1].epoch if self.epochs else None
+        # Most runs have one epoch: their batches need no look.
         if known is None or not columns.holds_only("leader_epoch", known):
             self._note_epochs(columns)
+        # Without counts, nothing shows what is missing.
         if not self.is_thinned and min(counts) >= 0:
             spans = sum(lasts.tolist()) - sum(bases.tolist()) + len(counts)
             self.is_thinned = spans > sum(counts)
 
     def _note_epochs(self, columns: BatchColumns) -> None:
         for row, epoch in enumerate(columns.column("leader_epoch")):
+            # An epoch never goes back in a log, so a lower one is damage.
             is_new = not self.epochs or epoch > self.epochs[-1].epoch
             if is_new and epoch >= 0 and len(self.epochs) < _MAX_EPOCHS:
                 self.epochs.append(EpochStart(epoch, max(0, columns.column("base_offset")[row])))
@@ -257,7 +263,9 @@ class BatchCursor:
                             else:
                                 yield piece
             except StorageError as error:
+                # The rest of the file counts as read, so that progress reaches its end.
                 self._advance_to(segment.size_bytes, reached)
+                # Bytes that cannot be read are a flaw like any other: another copy may have them.
                 yield Flaw(path, reached, max(0, segment.size_bytes - reached), "unreadable", error.message)
 
     def _advance_to(self, position: int, reached: int) -> int:

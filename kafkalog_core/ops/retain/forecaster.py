@@ -85,6 +85,8 @@ def _load(name: str) -> Policy:
 def _guarded(name: str, function: Policy) -> Policy:
     def policy(segments: Sequence[SegmentView], now_ms: int) -> Sequence[Judgement | bool]:
         count = len(segments)
+        # One more than needed: a generator without an end must not be drained, and too many answers are an error like
+        # too few.
         answers = _called(name, "failed", lambda: list(islice(function(segments, now_ms), count + 1)))
         if len(answers) != count:
             given = f"only {len(answers)}" if len(answers) < count else "more"
@@ -110,10 +112,12 @@ def _not_named(segments: Sequence[SegmentView], now_ms: int) -> Iterator[Judgeme
 def _called(name: str, what: str, call: Callable[[], Result]) -> Result:
     """Return the result of a policy's code; its output is redirected to stderr, because stdout is the result."""
     try:
+        # A policy that prints would otherwise mix its text with rows of JSON.
         with redirect_stdout(sys.stderr):
             return call()
     except ImportError as error:
         raise SettingError(f"the policy {name!r} {what}: {error}") from error
+    # SystemExit too: a policy is somebody's script, and an exit in it must not end the command without a sentence.
     except (Exception, SystemExit) as error:
         raise SettingError(f"the policy {name!r} {what}: {type(error).__name__}: {error}") from error
 
@@ -158,7 +162,8 @@ class RetentionForecaster:
                 "--log-start-offset applies to one log: name one partition directory", path=target.root
             )
         self.context = read_context(target, wanted.kafka, wanted.now_ms)
-        _ = self.context.settings  # raises for settings that cannot be read, before any log is read
+        # Raises for settings that cannot be read, before any log is read
+        _ = self.context.settings
         self._wanted = wanted
         self._policies = load_policies(wanted.policies)
 
@@ -179,6 +184,7 @@ class RetentionForecaster:
                 progress.advance(0)
                 seen.append(each)
         finally:
+            # After an error or Ctrl-C, partitions that were not begun are not read.
             threads.shutdown(cancel_futures=True)
         yield from self.forecasts_of(seen)
 
@@ -188,8 +194,11 @@ class RetentionForecaster:
         for place in context.target.partitions:
             name = place.name
             if name.state not in _SERVED:
+                # LogManager.cleanupLogs looks at current and future logs only.
                 continue
             topic = self._settings_of(name.topic)
+            # KafkaRaftLog has a retention of its own (metadata.max.retention.bytes and .ms), and ignores topic
+            # settings.
             if name.topic != METADATA_TOPIC:
                 check_broker_keys(context.settings, name.topic)
                 check_settings(topic, context.release)
@@ -198,6 +207,8 @@ class RetentionForecaster:
     def forecasts_of(self, seen: Iterable[PartitionView | Finding]) -> Iterator[Forecast | Finding]:
         """Yield the forecasts of partitions that were read elsewhere. Raises RefusedError as `forecasts` does."""
         known = [each if isinstance(each, Finding) else self._question(each) for each in seen]
+        # All before the first answer: one view with a timestamp after `now` shows that the clock is wrong for the
+        # others too.
         check_now((each.view for each in known if isinstance(each, RetentionQuestion)), self._wanted.now_ms)
         for each in known:
             yield each if isinstance(each, Finding) else forecast(each)
@@ -238,10 +249,13 @@ class RetentionForecaster:
     def _start_of(self, view: PartitionView) -> int | None:
         """Return the given log start offset, at least the current one, which no broker lowers; None: none is given."""
         wanted = self._wanted.log_start_offset
+        # UnifiedLog.maybeIncrementLogStartOffset only raises; a lower offset than the present one changes nothing.
         return None if wanted is None else max(wanted, view.log_start_offset)
 
     def _check_start(self, view: PartitionView) -> None:
         wanted = self._wanted.log_start_offset
+        # DeleteRecords above the high watermark is refused with OffsetOutOfRangeException
+        # (UnifiedLog.maybeIncrementLogStartOffset).
         if wanted is not None and wanted > view.high_watermark:
             reason = (
                 f"the log start offset cannot be {wanted}: the high watermark is {view.high_watermark} "
@@ -261,6 +275,8 @@ class ViewTask(Struct, frozen=True, kw_only=True):
 
     def light(self) -> ViewTask:
         """Return the task without what its log directory contains about other partitions, for another process."""
+        # A cluster's log directory has thousands of entries in its checkpoints, and each task would carry all of them
+        # to its worker.
         around = None if self.broker_dir is None else self.broker_dir.only(self.place.name)
         return replace(self, broker_dir=around)
 
@@ -273,6 +289,7 @@ def read_view(asked: ViewTask) -> PartitionView | Finding:
         return found_here("retain.metadata-log", place.path)
     try:
         partition = read_partition(place.path)
+        # As after a start: a check runs in a broker that has loaded the log, with the offsets that the load leaves.
         view = read_partition_view(partition, asked.broker_dir, asked.topic, asked.release, after_start=True)
     except StorageError as error:
         return found_here(code_of_error(error), error.path or place.path, reason=error.message)
@@ -286,8 +303,11 @@ def read_view(asked: ViewTask) -> PartitionView | Finding:
 
 def _comes_first(view: PartitionView) -> str | None:
     """Return why the next start of a broker changes the log first; None: no reason is known."""
+    # A replacement changes sizes, times and the number of segments; any forecast of the files as they are would be
+    # about another log.
     if waiting_replacement(view.partition) is not None:
         return "a finished replacement of segments is waiting, and a broker completes it first when it starts"
+    # LogLoader.recoverLog deletes every segment of a log that ends below its checkpointed log start offset.
     if view.log_start_offset > view.end_offset:
         start, end = view.log_start_offset, view.end_offset
         return (
@@ -319,6 +339,7 @@ class Scenario(Struct, frozen=True):
         """Parse `key=value`, several separated by commas; a value may contain commas too. Raises SettingError."""
         parts: list[str] = []
         for piece in text.split(","):
+            # A comma separates settings only if what follows has a `=`: `cleanup.policy=compact,delete` is one value.
             if "=" in piece or not parts:
                 parts.append(piece.strip())
             else:
@@ -379,6 +400,7 @@ def under(question: RetentionQuestion, settings: Settings, scenario: Scenario) -
     assigned = dict(scenario.assignments)
     topic_name = question.topic.topic
     try:
+        # The scenario names no topic, and still acts on all: it is a question, nothing is deleted by it.
         changed = replace(_overridden(settings, assigned), names_topics=True)
         topic = changed.for_topic(topic_name)
         check_settings(topic, settings.release)
@@ -400,12 +422,16 @@ def _overridden(settings: Settings, values: Mapping[str, str]) -> Settings:
     assigned = dict(values)
     silenced: set[str] = set()
     for definition in SETTINGS:
+        # Reversed, because the last key that is given wins below, and `keys` has the strongest first (log.retention.ms
+        # before .minutes before .hours).
         names = {key.name: key.factor for key in reversed(definition.keys)}
         if definition.of_topics:
             names |= {definition.name: 1} | ({} if definition.override is None else {definition.override: 1})
         given = [name for name in names if name in values]
         if not given:
             continue
+        # Every other spelling of the setting loses its value, or log.retention.ms of server.properties would beat an
+        # assumed retention.ms.
         silenced |= names.keys()
         if definition.of_topics and given[-1] != definition.override:
             value = values[given[-1]]

@@ -88,6 +88,7 @@ def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: St
     kind = FileKind.LOG_START_OFFSET
     path = f"{broker_dir.path}/{fixed_file_name(kind)}"
     text = broker_dir.offsets.get(kind)
+    # No file at all: a start of 0.11 or later creates it, and accepts one that is there already.
     if text is None:
         entries = [(topic, number, offset) for (topic, number), offset in sorted(starts.items())]
         changed_entries = [f"{topic}-{number} is {offset}" for topic, number, offset in entries]
@@ -101,7 +102,10 @@ def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: St
     changed_entries = []
     for line in mend.lines:
         entry = line.entry
+        # Taken out of `missing` also where the line is high enough: what is left over has no line yet.
         offset = None if entry is None else missing.pop((entry.topic, entry.partition), None)
+        # The log start offset is never lowered: LogLoader.load takes the larger of the checkpoint and the first base
+        # offset.
         if entry is None or offset is None or entry.offset >= offset:
             continue
         mend.replace(line, f"{entry.topic} {entry.partition} {offset}", "its log begins later")
@@ -175,12 +179,17 @@ def retained_of(
 def schedule_of(forecast: Forecast, settings: Settings) -> Schedule:
     """Return when a broker that starts now checks a log: by its retention thread, or by the cleaner between cleans."""
     question = forecast.question
+    # CleanerThread.cleanFilthiestLog deletes old segments of compacted topics between two cleans;
+    # LogManager.cleanupLogs has all other topics.
     by_cleaner = question.rules.runner == "cleaner"
     interval = settings.broker("log.cleaner.backoff.ms" if by_cleaner else "log.retention.check.interval.ms").value
     delay = settings.broker("log.initial.task.delay.ms").value
+    # The cleaner has no initial delay; LogManager.startupWithConfigOverrides schedules retention after
+    # log.initial.task.delay.ms.
     first_ms = 0 if by_cleaner or not isinstance(delay, int) else delay
     return Schedule(
         first_ms=question.now_ms + first_ms,
+        # A broker accepts 0 for the back-off of the cleaner; a simulation in steps of no time would not end.
         interval_ms=max(1, interval) if isinstance(interval, int) else 1,
         delay_ms=question.topic.file_delete_delay_ms,
     )
@@ -215,6 +224,8 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanR
             stray = context.assigned_elsewhere.get(each.question.view.path)
             findings += (*(() if stray is None else (stray,)), *findings_of(each))
     changed = [each for each in forecasts if each.is_change]
+    # The checkpoint is staged by a callback: it belongs between the removals and the small files, and only the caller
+    # knows the forecasts that change no file but raise the offset.
     producer_findings, is_expiration_decisive = stage_retention(
         changed, context, stage, lambda: _raise_starts(context, forecasts, stage)
     )
@@ -243,11 +254,14 @@ def _assumptions_of(forecast: Forecast, settings: Settings) -> Iterator[Assumpti
     limits = {"time": question.rules.time_setting, "size": question.rules.size_setting}
     by = {each.rule for each in forecast.deleted}
     names = [name for rule, name in limits.items() if rule in by]
+    # Passes by time and size need a policy that includes `delete`; UnifiedLog.deleteOldSegments runs the pass by start
+    # offset for every policy.
     if names or (_START in by and question.rules.start_needs_policy):
         yield from assumed_of_topic(question.topic, ["cleanup.policy", *names])
     if names and question.rules.runner == "cleaner":
         yield from assumed_of_broker([settings.broker("log.cleaner.enable")])
-    is_raised = question.log.start_offset > view.log_start_offset  # a broker deletes nothing above its high watermark
+    # A broker deletes nothing above its high watermark
+    is_raised = question.log.start_offset > view.log_start_offset
     if question.rules.is_bounded and (by - {_START} or is_raised):
         yield from assumed_watermark(view)
 
@@ -273,11 +287,14 @@ def _raise_starts(context: DirContext, forecasts: Sequence[Forecast], stage: Sta
     broker_dir = context.broker_dir
     starts: dict[Key, int] = {}
     for each in forecasts:
+        # UnifiedLog.deleteSegments raises the log start offset to the first segment that is left.
         view = each.question.view
         is_raised = each.checked.log.start_offset > view.log_start_offset
         if broker_dir is None or not is_raised or not broker_dir.is_served(view.partition.name):
             continue
         starts[view.topic or "", view.number or 0] = each.checked.log.start_offset
+    # Releases without producer snapshots have no log-start-offset-checkpoint either: both came with 0.11 (KIP-107,
+    # KIP-98).
     if broker_dir is not None and starts and rules_of(context.release).has_producers:
         raise_log_starts(broker_dir, starts, stage)
 
@@ -307,15 +324,18 @@ def stage_retention(
     """
     whole = [each for each in forecasts if each.checked.new_segment is not None]
     parts = [each for each in forecasts if each.checked.new_segment is None]
+    # Stable sort: logs that lose one segment come last, see the second rule at the top.
     for each in sorted(parts, key=lambda each: len(each.deleted) == 1):
         _remove_segments(each, stage, _FILES)
     for each in whole:
+        # Time indexes only: see the fourth rule at the top.
         _remove_segments(each, stage, _TIMES)
     findings, is_expiration_decisive = [], False
     for each in whole:
         files = SnapshotFiles.of(each.question.view.partition)
         findings.append(_stage_new_segment(each, context, stage, files))
         is_expiration_decisive |= files.is_expiration_decisive and bool(files.written)
+    # The whole log is due, and its successor is on disk: from here on each removal frees space.
     for each in whole:
         _remove_segments(each, stage, _FILES - _TIMES)
     raise_starts()
@@ -329,6 +349,7 @@ def _remove_segments(forecast: Forecast, stage: Stage, kinds: frozenset[FileKind
     reasons = {each.segment.base_offset: _why_deleted(each) for each in forecast.deleted}
     for segment in forecast.question.view.partition.segments:
         if segment.base_offset in reasons:
+            # In the order of `segment.files`, the log first (first rule at the top).
             for file in segment.files:
                 if file.name.kind in kinds:
                     stage.remove(file.path, why=reasons[segment.base_offset])
@@ -337,7 +358,8 @@ def _remove_segments(forecast: Forecast, stage: Stage, kinds: frozenset[FileKind
 def _stage_small_files(forecast: Forecast, release: Release, stage: Stage) -> None:
     partition, log = forecast.question.view.partition, forecast.checked.log
     deleted = {each.segment.base_offset for each in forecast.deleted}
-    removes = rules_of(release).removes_stray_snapshots  # the next start of older releases deletes them
+    # The next start of older releases deletes them
+    removes = rules_of(release).removes_stray_snapshots
     for file in partition.snapshots:
         if removes and file.name.canonical and file.name.base_offset in deleted:
             stage.remove(file.path, why=f"the segments below offset {log.segments[0].base_offset} are deleted")
@@ -356,8 +378,11 @@ def _stage_new_segment(forecast: Forecast, context: DirContext, stage: Stage, fi
     like = partition.segments[-1].files[0].path
     release, finding = context.release, None
     if rules_of(release).has_producers:
+        # UnifiedLog.roll takes a snapshot at the base of the new segment (ProducerStateManager.takeSnapshot); after it,
+        # the log has no record to rebuild the state from.
         finding = _stage_snapshot(forecast, context, stage, files, like=like)
     kinds = [FileKind.LOG, FileKind.OFFSET_INDEX]
+    # 0.10.1 brought the time index (KIP-33).
     kinds += [FileKind.TIME_INDEX] if recovery_rules(release).has_time_index else []
     for kind in kinds:
         path = f"{partition.path}/{segment_file_name(end_offset, kind)}"
@@ -369,6 +394,7 @@ def _stage_snapshot(
     forecast: Forecast, context: DirContext, stage: Stage, files: SnapshotFiles, *, like: str
 ) -> Finding | None:
     view = forecast.question.view
+    # A snapshot at the log end is what a clean shutdown leaves (UnifiedLog.close): it is the state that is needed.
     if view.end_offset in set(files):
         return None
     readings = [
@@ -377,6 +403,8 @@ def _stage_snapshot(
     ]
     search = rules_of(context.release).search
     load = ProducerLoad(files, context.snapshot_options, marks_last_segments=False, search=search)
+    # A clean shutdown without snapshots would give empty states (LogLoader.load, UnifiedLog.rebuildProducerState); a
+    # replay of the records that are still there gives the real ones.
     obstacle = load.at_end(readings, view.log_start_offset, view.end_offset, is_clean=False)
     if obstacle is not None:
         path, place = obstacle
@@ -400,6 +428,7 @@ def _stage_epochs(partition: Partition, start_offset: int, release: Release, sta
     if file is None or file.refusal is not None:
         return
     cache = EpochCache(file.entries, release)
+    # LeaderEpochFileCache.truncateFromStart: the entry that covers the new start is kept, and begins there.
     cache.truncate_start(start_offset)
     if cache.entries != file.entries:
         content = encode_epoch_checkpoint(cache.entries)

@@ -93,6 +93,8 @@ def findings_of(forecast: Forecast) -> Iterator[Finding]:
     fates = forecast.fates
     yield from _future(forecast)
     held = [fate for fate in fates if fate.rule == "held" and fate.verdict == "keep"]
+    # Deletion stops at the first segment that is kept (UnifiedLog.deletableSegments), so the ones after it wait,
+    # however old they are.
     if held:
         holder = next(fate for fate in fates if fate.verdict != "delete")
         why = f"{_name(holder.segment)} is kept ({holder.reason})"
@@ -108,9 +110,13 @@ def findings_of(forecast: Forecast) -> Iterator[Finding]:
             origin=view.bounds.high_watermark.origin,
         )
     zeros = [fate.segment for fate in fates if fate.segment.has_zero_time and fate.segment.size_bytes]
+    # LogSegment.largestTimestamp is 0 if the time index ends with zeros, as after a copy of an active segment: then
+    # 1970 is older than any retention.
     if zeros and "time" in forecast.question.rules.passes and forecast.question.rules.retention_ms >= 0:
         yield _found(forecast, "retain.zero-time", zeros[0].path, segments=segments_of(len(zeros)))
     untimed = [fate.segment for fate in fates if not fate.segment.has_timestamp and fate.segment.size_bytes]
+    # Without timestamps LogSegment.largestTimestamp takes the modification time of the log, which copies of files
+    # change.
     if untimed and "time" in forecast.question.rules.passes and forecast.question.rules.retention_ms >= 0:
         origin = untimed[0].max_timestamp_origin
         yield _found(forecast, "retain.by-file-time", untimed[0].path, segments=segments_of(len(untimed)), why=origin)
@@ -127,6 +133,7 @@ def _future(forecast: Forecast) -> Iterator[Finding]:
     question = forecast.question
     if "time" not in question.rules.passes or question.rules.retention_ms < 0:
         return
+    # A record from the future keeps its segment, and every segment after it, until that time is over.
     for fate in forecast.fates:
         largest_ms = fate.segment.largest_timestamp_ms
         if fate.verdict != "delete" and fate.segment.has_timestamp and largest_ms > question.now_ms:
@@ -209,6 +216,7 @@ def _latest_record(partition: Partition, holder: SegmentView) -> int | None:
             record = lookup.find_time(holder.max_timestamp_ms)
     except StorageError:
         return None
+    # The record that is found has the next later time if the index names one that no record has: then nothing is named.
     return None if record is None or record.timestamp_ms != holder.max_timestamp_ms else record.offset
 
 

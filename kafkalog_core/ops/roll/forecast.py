@@ -70,10 +70,14 @@ def log_runs(
             for item in scan(source, base_offset=segment.base_offset, options=options, end=source.size_bytes):
                 if isinstance(item, Damage):
                     is_last = segment is partition.segments[-1]
+                    # A torn tail is what a crash leaves and recovery cuts; anything else in the middle makes the rest
+                    # of the log unknown.
                     yield LogDamage(log.path, item, is_tail=is_last and item.is_plain_tail)
                     return
                 lasts = item.batches.column("last_offset")
-                if lasts[0] < next_offset:  # segments overlap
+                # Offsets that another segment already has: an append below the log end offset is impossible, so the
+                # replay ends.
+                if lasts[0] < next_offset:
                     position = item.batches.column("position")[0]
                     first = item.batches.column("base_offset")[0]
                     yield LogDamage(log.path, offset_order(position, first, lasts[0], next_offset), is_tail=False)
@@ -120,6 +124,8 @@ def seeded_jitter(settings: TopicSettings, name: str, seed: int) -> Callable[[in
 
     def jitter(base_offset: int) -> int:
         digest = hashlib.sha256(f"{seed} {name} {base_offset}".encode()).digest()
+        # As `LogConfig.randomSegmentJitter`: the remainder of a non-negative int. Only the source of the number is
+        # ours, so that a forecast can be repeated.
         return (int.from_bytes(digest[:_SEED_BYTES]) & MAX_INT32) % bound if bound > 0 else 0
 
     return jitter
@@ -169,9 +175,11 @@ class RollSimulation(Struct, kw_only=True):
         if self._appender is not None:
             counts = run.batches.column("record_count")
             uncounted = 0 if min(counts, default=0) >= 0 else sum(count < 0 for count in counts)
-            self.records += sum(counts) + uncounted  # compressed messages count as -1
+            # Compressed messages count as -1
+            self.records += sum(counts) + uncounted
             self.uncounted += uncounted
             sizes = run.batches.column("size_bytes")
+            # UnifiedLog.append raises RecordBatchTooLargeException for a set larger than segment.bytes.
             if max(sizes, default=0) > self.limits.segment_bytes:
                 self.oversized += sum(size > self.limits.segment_bytes for size in sizes)
             self._appender.append_batches(run)
@@ -233,12 +241,15 @@ def _detail(segment: OpenSegment, roll: Roll | None, limits: AppendLimits, rules
         return "the log ends here"
     reason, batch = roll.reason, roll.batch
     if reason == "bytes":
+        # Log.maybeRoll of 0.8.0 ignored the size of the set, so segments could be larger than segment.bytes.
         added = f" + {batch.size_bytes} of the next batch" if rules.counts_set else ""
         return f"{segment.size_bytes}{added} > segment.bytes={limits.segment_bytes}"
     if reason == "time":
+        # LogSegment.timeWaitedForRoll compares timestamps of records, and the clock only where there are none.
         waited = duration(batch.max_timestamp_ms - segment.first_timestamp_ms)
         jitter = f" - {segment.jitter_ms} of jitter" if segment.jitter_ms else ""
         return f"next batch {waited} after the first > segment.ms={limits.segment_ms}{jitter}"
+    # LogSegment.canConvertToRelativeOffset: an index entry stores the offset as an int above the base offset.
     if reason == "offset-range":
         return f"next batch ends at {batch.last_offset}, over 2^31-1 above the base"
     count = segment.indexes.entries[reason == "time-index"]
@@ -347,6 +358,7 @@ class _Play:
         limits = limits_of(task.settings)
         self._simulation = RollSimulation(limits=limits, rules=self._rules, sink=files)
         jitter_ms = _largest_jitter_ms(task.settings)
+        # Two runs of the same log, one read: they differ in the jitter only.
         self._most = RollSimulation(limits=limits, rules=self._rules) if jitter_ms and task.seed is None else None
         self._jitter_ms = jitter_ms
         self._is_whole = True
@@ -363,11 +375,14 @@ class _Play:
             try:
                 self._append(advance)
                 self._end()
+            # An append that no broker makes ends the replay; what was appended before is still a forecast.
             except FormatError as error:
                 path, position = self._at
                 self._sink.add("roll.not-appendable", path, position=position, problem=error.message)
                 self._is_whole = False
             except (AccessError, NotFoundError) as error:
+                # With files to write, a hole in the source is a refusal, because the copy would be shorter than it
+                # looks.
                 if self._files is not None:
                     raise
                 self._sink.add("roll.unreadable", error.path or self._partition.path, problem=error.message)
@@ -393,6 +408,7 @@ class _Play:
         for item in log_runs(
             self._partition,
             max_batch_bytes=self._task.max_batch_bytes,
+            # Checksums only if the bytes are written: a forecast needs headers alone, and reads a fraction of the log.
             checks=self._files is not None,
             advance=advance,
         ):
@@ -432,6 +448,8 @@ class _Play:
         if self._simulation.oversized:
             limit = self._simulation.limits.segment_bytes
             self._sink.add("roll.oversized", path, count=self._simulation.oversized, limit=limit)
+        # Up to 0.10.0 the age of a segment is the time since it was created (KIP-33 changed it): the disk does not show
+        # when that was.
         if segments and not self._rules.ages_by_records:
             why = f"Kafka {self._task.guess.release} uses the broker's clock"
             self._sink.add("roll.wall-clock", path, why=why)

@@ -105,8 +105,10 @@ class PartitionFiles:
         """Append bytes to the log, and replay their producers."""
         if self._log is not None:
             self._log.write(data)
+        # Most logs have no idempotent producer: the replay is the slow part, and it would change nothing.
         if not self._rules.has_producers or run.batches.holds_only("producer_id", -1):
             return
+        # One run may be divided over several segments, and its control batches are decompressed once.
         if self._markers[0] is not run:
             self._markers = run, markers_of(run.memory, run.batches, max_bytes=self._max_batch_bytes)
         for event in self._states.replay(run.batches, self._markers[1], first=first, last=last):
@@ -124,7 +126,10 @@ class PartitionFiles:
         if self._aborted:
             self._new.add(self._path(base_offset, FileKind.TXN_INDEX), bytes(self._aborted))
             self._aborted.clear()
+        # Epochs only rise (LeaderEpochFileCache.assign): the next segment repeats the last one of the segment before
+        # it.
         self._epochs += [each for each in indexes.epochs if not self._epochs or each[0] > self._epochs[-1][0]]
+        # UnifiedLog.roll takes a snapshot at the base offset of the new segment, UnifiedLog.close one at the log end.
         self._snapshot(segment.end_offset if roll is None else roll.next_base)
 
     def flush(self, end_offset: int) -> None:
@@ -144,7 +149,11 @@ class PartitionFiles:
         file = read_epoch_file(self._partition.path)
         entries: list[tuple[int, int]] = self._epochs
         if file is not None and file.refusal is None:
+            # The file knows epochs that retention or the cleaner removed from the log, so it comes before what the
+            # batches show.
             entries = [(each.epoch, each.start_offset) for each in file.entries]
+            # A start deletes epochs that begin at or after the log end offset (LeaderEpochFileCache.truncateFromEnd); a
+            # copy that loses an epoch in silence is refused.
             beyond = next((EpochStart(*each) for each in entries if each[1] > end_offset), None)
             if beyond is not None:
                 reason = (
@@ -167,6 +176,7 @@ class PartitionFiles:
 
     def _snapshot(self, offset: int) -> None:
         """Write the snapshot of an offset: the broker's own if it is readable, because it has silent producers too."""
+        # A start deletes snapshots at or below the log start offset (ProducerStateManager.truncateAndReload).
         if not self._rules.has_producers or offset <= self._partition.segments[0].base_offset:
             return
         content = None
@@ -302,6 +312,7 @@ class _Writing:
     def forecasts(self, progress: Progress) -> Iterator[RollForecast]:
         """Write the new directory, then yield the forecasts."""
         log_dir = self._target.log_dir
+        # A live broker appends to the segments that are read.
         check_not_running(log_dir)
         tasks = _tasks(self._context, self._request)
         work = [(task, partition) for task, partition in tasks if partition.name.state in _SERVED]
@@ -312,13 +323,17 @@ class _Writing:
         self._check(work)
         done: list[RollForecast] = []
         needs_bytes = size_bytes + _NEW_FILES_BYTES * len(work)
+        # Nothing is visible under the final name until `commit`: an interrupted copy cannot be mistaken for a log
+        # directory.
         with NewDir(self._to, disk=self._disk, like=work[0][1].path, needs_bytes=needs_bytes) as new:
             for task, partition in work:
                 done.append(stray_first(self._write(new, task, partition, progress), task.stray))
+            # The metadata log is copied as it is: segments of the raft log are not rolled by topic settings.
             for place in self._target.partitions:
                 if place.name.topic == METADATA_TOPIC:
                     copy_directory(new, place.path, place.name.raw)
             write_broker_files(new, self._context.broker_dir, self._ends, cleaned=self._cleaned)
+            # After the last byte was read and before the directory gets its name.
             check_untouched(self._seen)
             check_not_running(log_dir)
             new.commit()
@@ -356,6 +371,7 @@ class _Writing:
             problem = next(finding for finding in result.findings if finding.severity == "error")
             raise RefusedError(f"{problem.message} {problem.cure}", path=problem.path)
         files.finish(result.end_offset)
+        # Entries for the checkpoints by topic and partition, as OffsetCheckpointFile writes them.
         if name.topic is not None and name.partition is not None:
             self._ends[name.topic, name.partition] = result.end_offset
             self._note_cleaned((name.topic, name.partition), task, partition, result)
@@ -366,6 +382,7 @@ class _Writing:
         cleaned = self._context.offset(FileKind.CLEANER_OFFSET, partition.name)
         if cleaned is None:
             return
+        # 0.8.2 to 0.10.0: the cleaner raises an error if the checkpoint is not the base offset of a segment.
         if cleaning_rules(task.guess.release).starts_at_segment:
             bases = [base for row in result.segments if isinstance(base := row["base_offset"], int) and base <= cleaned]
             cleaned = max(bases, default=cleaned)

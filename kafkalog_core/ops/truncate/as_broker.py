@@ -70,8 +70,12 @@ class BrokerTruncation(Struct, frozen=True, kw_only=True):
 
 def truncate_as_broker(partition: Partition, facts: PartitionFacts, advance: Callable[[int], None]) -> BrokerTruncation:
     """Return what the next start of a broker does to a log."""
+    # 0.7 keeps no index and no checkpoint, and its start reads the last file alone: the simulated start of later
+    # releases has nothing to go by.
     if partition.format == "v07":
         return _as_v07(partition, facts, advance)
+    # Without the directory around it, the clean shutdown file is out of sight, and LogManager.loadLogs decides by that
+    # file alone whether anything is recovered.
     if facts.context.is_clean is None:
         return BrokerTruncation(refusal=_found(partition, "truncate.no-log-dir", partition.path))
     options = facts.load_options
@@ -81,7 +85,11 @@ def truncate_as_broker(partition: Partition, facts: PartitionFacts, advance: Cal
     result = load.result
     if result.problem is not None:
         return BrokerTruncation(refusal=_stopped(partition, result.problem))
+    # LogLoader.recoverLog: bytes cut from one segment, or segments after it that are deleted because of the cut.
     truncates = bool(result.lost_bytes or result.removed)
+    # Replacements are put in place before any segment is opened (LogLoader.load: removeTempFilesAndCollectSwapFiles,
+    # completeSwapOperations, loadSegmentFiles). A plan of both steps would name files that exist only after the first,
+    # so the rest is reported and left to a second run.
     if result.moved:
         completion = _completion_of(partition, result, load.snapshots)
         return BrokerTruncation(completion=completion, truncates_more=truncates)
@@ -95,9 +103,13 @@ def truncate_as_broker(partition: Partition, facts: PartitionFacts, advance: Cal
         ),
         removed=tuple(each.segment for each in result.removed),
         why_removed=result.removed[0].why if result.removed else "",
+        # LogLoader.recoverLog: if no segment is left, the log begins again with an empty one at the checkpointed log
+        # start offset.
         new_base=next((each.base_offset for each in result.segments if each.segment is None), None),
     )
     companions = CompanionFiles(
+        # The load has already lowered these snapshots and epochs in the broker's own order; computing them again from
+        # the truncation could differ in the snapshots that a recovery writes on its way.
         snapshots=load.snapshots if options.loader.has_producers else None,
         epochs=None if result.epochs is None else epochs_after(truncation, facts, result.epochs),
         open_transactions=() if load.producers is None else tuple(load.producers.open_transactions()),
@@ -109,11 +121,15 @@ def _stopped(partition: Partition, problem: LoadProblem) -> Finding:
     """Return the finding that a broker does not start, with the command that ends the log before the place."""
     sentence = problem.sentence.removesuffix(".")
     finding = _found(partition, _CODES[problem.kind], problem.path, position=problem.position, problem=sentence)
+    # The other kinds are limits of the simulation. Only for a start that stops is there a place before which the log
+    # can end.
     if problem.kind not in {"fatal", "offline"}:
         return finding
     offset = None if problem.position is None else offset_at(partition, problem.path, problem.position)
     if problem.position is None or offset is None:
         return replace(finding, cure=IN_FILE, next_step=VERIFY)
+    # At the first damage, the plain `truncate` gets there without an offset; otherwise the batch is whole and only a
+    # broker objects to it, so the offset has to be named.
     if _is_damaged_up_to(partition, problem.path, problem.position):
         return finding
     return replace(finding, cure=BEFORE_PLACE.format(offset=offset), next_step=AT_OFFSET.format(offset=offset))
@@ -138,6 +154,8 @@ def _ignore(_: int) -> None:
 def _shorter(loaded: LoadedSegment, segment: Segment) -> SegmentTruncation:
     recovery = loaded.recovery
     end_offset, why = loaded.base_offset, "its offsets go back where an index entry is due"
+    # LogLoader.recoverLog empties a segment at an InvalidOffsetException (offsets that do not ascend at an index
+    # point): then its own recovery result does not describe what is left.
     if recovery is not None and not loaded.is_emptied:
         end_offset, why = recovery.end_offset, recovery.stop_detail or "no whole batch follows"
     return SegmentTruncation(
@@ -151,6 +169,7 @@ def _shorter(loaded: LoadedSegment, segment: Segment) -> SegmentTruncation:
 
 def _as_v07(partition: Partition, facts: PartitionFacts, advance: Callable[[int], None]) -> BrokerTruncation:
     """Return what Kafka 0.7 truncates: the last file before its first bad message, after an unclean shutdown."""
+    # Log.loadSegments of 0.7 recovers the last file and no other, and only after an unclean shutdown.
     if not recovers_v07(partition.path, is_clean=facts.context.is_clean):
         return BrokerTruncation()
     return BrokerTruncation(truncation=truncate_at_damage(partition, advance, first=len(partition.segments) - 1))
@@ -242,7 +261,10 @@ def stage_completion(completion: SwapCompletion, stage: Stage) -> None:
 
     A broker that starts between the two finds the whole old log, and loses nothing.
     """
+    # Owner and mode of the replacement itself: the cleaner of the same broker wrote it.
     like = completion.moved[0].path
+    # As LogLoader.removeTempFilesAndCollectSwapFiles: `.cleaned` files and the replacements that they make void are
+    # deleted before any replacement is used.
     for file, why in completion.given_up:
         stage.remove(file.path, why=why)
     for file in completion.moved:
@@ -256,11 +278,14 @@ def stage_completion(completion: SwapCompletion, stage: Stage) -> None:
     for name, content, why in indexes:
         stage.write(f"{completion.directory}/{name}", [content], why=why, like=like, swap=base)
     targets = {file.name.raw for file in completion.moved} | {name for name, _, _ in indexes}
+    # A file of the same name is replaced by the write above; to remove it as well would delete the new content.
     for file, why in completion.replaced:
         if file.name.raw not in targets:
             stage.remove(file.path, why=why, swap=base)
     if completion.snapshots is not None:
         for offset, content in completion.snapshots.written.items():
+            # With the swap, not after it: a log with new segments and old snapshots would be replayed from states of
+            # another log.
             target = f"{completion.directory}/{segment_file_name(offset, FileKind.SNAPSHOT)}"
             stage.write(target, [content], why=f"producers at offset {offset}", like=like, swap=base)
         for path in completion.snapshots.deleted.values():
@@ -270,6 +295,8 @@ def stage_completion(completion: SwapCompletion, stage: Stage) -> None:
 def _indexes(completion: SwapCompletion) -> list[tuple[str, bytes, str]]:
     """Return name, content and reason of the indexes that a replacement does not have yet."""
     rebuilt = completion.rebuilt
+    # LogLoader.completeSwapOperations of 2.8 and later renames without a recovery. Opening a replacement without an
+    # index gives it an empty one, and LogLoader.recoverSegment is not called since the file is there.
     if rebuilt is None:
         why = "the replacement has no offset index"
         return [(segment_file_name(each, FileKind.OFFSET_INDEX), b"", why) for each in completion.without_index]
@@ -282,6 +309,7 @@ def _indexes(completion: SwapCompletion) -> list[tuple[str, bytes, str]]:
     return [
         (segment_file_name(rebuilt.base_offset, kind), content, why)
         for kind, content in contents
+        # LogSegment.recover empties an existing transaction index and creates none.
         if content or kind is not FileKind.TXN_INDEX
     ]
 
@@ -294,11 +322,13 @@ def _pieces(file: FileInfo) -> Iterator[bytes]:
 
 def _extent(file: FileInfo) -> tuple[int, int]:
     """Return the base offset of a replacement, and the offset after its last readable batch."""
+    # No upper bound from the next segment: the replacement may span several of the segments that it replaces.
     base = end = file.name.base_offset or 0
     with Source.open(file.path) as source:
         for item in scan(source, base_offset=None):
             if not isinstance(item, Damage):
                 end = max(end, item.batches.column("last_offset")[-1] + 1)
+            # Damage of no bytes is a remark about offsets; the batches after it are read by a broker too.
             elif item.size_bytes:
                 break
     return base, end
@@ -307,6 +337,8 @@ def _extent(file: FileInfo) -> tuple[int, int]:
 def _first_uncovered(file: FileInfo, covered: Sequence[tuple[int, int]]) -> int:
     """Return the byte of a log from which on no replacement has its records; its size if they have all of them."""
     base = file.name.base_offset or 0
+    # Replacements that begin at or below the log's base offset cover it from there; the ones after must continue
+    # without a gap.
     end = max((end for first, end in covered if first <= base), default=base)
     for first, after in covered:
         end = after if first <= end < after else end

@@ -111,6 +111,8 @@ def plan_partition(
         as_broker: whether the log is truncated where a broker would; else at the first damage.
         advance: called with the bytes that are read.
     """
+    # A plan of truncation stops reading at the place it finds; the rest still has to be counted, or the bar would end
+    # short.
     unread_bytes = sum(segment.size_bytes for segment in partition.segments)
 
     def read(size_bytes: int) -> None:
@@ -127,6 +129,7 @@ def plan_partition(
         truncation = truncate_at_damage(partition, read)
     else:
         truncation = _at_offset(plan, to_offset, facts, read)
+    # A start completes a waiting replacement first, so only the plan that follows a start may go on with one there.
     if truncation is not None and not truncation.is_empty and (as_broker or not _is_blocked(plan)):
         plan.truncation, plan.companions = truncation, companions or companion_files(truncation, facts)
         _report(plan, truncation, plan.companions, facts)
@@ -152,6 +155,8 @@ def _as_broker(
             names=", ".join(logs) or os.path.basename(completion.moved[0].path),
             replaced=", ".join(replaced) or "no log",
         )
+        # Each replaced log has a loss of its own: replacements in between may hold the offsets that separate two of
+        # them.
         plan.add_losses(([span] for span in completion.lost), facts)
         if result.truncates_more:
             plan.findings.add("truncate.cuts-more", path)
@@ -162,6 +167,8 @@ def _at_offset(
     plan: _PartitionPlan, offset: int, facts: PartitionFacts, advance: Callable[[int], None]
 ) -> Truncation | None:
     partition = plan.partition
+    # UnifiedLog.truncateTo falls back to truncateFullyAndStartAt below the first segment: that deletes everything, and
+    # is refused here. With tiered storage the local log start is the bound.
     start = log_bounds(partition.segments[0].base_offset, facts.context, rules_of(facts.release)).local_start
     if offset < start:
         plan.refusals.add("truncate.outside", partition.path, offset=start, wanted=offset, start=start)
@@ -172,6 +179,8 @@ def _at_offset(
         plan.refusals.add("truncate.hidden", place.path, position=place.position, damage=place.reason, wanted=offset)
         return None
     end = truncation.end_offset
+    # UnifiedLog.truncateTo returns false for an offset at or after the log end offset; equality is not an error there
+    # either.
     if truncation.is_empty and offset > end:
         plan.refusals.add("truncate.beyond-end", partition.path, offset=end, wanted=offset, end=end)
         return None
@@ -183,6 +192,8 @@ def _at_offset(
 
 def _is_blocked(plan: _PartitionPlan) -> bool:
     """Return whether a finished replacement waits, which would bring back what is truncated."""
+    # LogLoader.completeSwapOperations would put the replacement in place at the next start, with the records that the
+    # plan deletes.
     waiting = waiting_replacement(plan.partition)
     if waiting is not None:
         plan.refusals.add("truncate.replacement", waiting.path, name=os.path.basename(waiting.path))
@@ -193,6 +204,8 @@ def _report(plan: _PartitionPlan, truncation: Truncation, companions: CompanionF
     path = plan.partition.path
     plan.findings.add("truncate.cut", path, offset=truncation.end_offset, what=_what(truncation))
     plan.add_losses(_spans(truncation), facts)
+    # An unreadable record leaves the state of producers unknown. The truncation is planned all the same, because the
+    # snapshots after the end must be deleted in any case.
     if companions.obstacle is not None:
         log_path, obstacle = companions.obstacle
         plan.findings.add("truncate.snapshot-not-made", log_path, position=obstacle.position, damage=obstacle.reason)
@@ -225,6 +238,8 @@ def _spans(truncation: Truncation) -> Iterator[list[tuple[str, int]]]:
     shorter = [(each.segment.files[0].path, each.size_bytes) for each in truncation.segments]
     removed = [(segment.files[0].path, 0) for segment in truncation.removed]
     apart = len(shorter) - bool(removed)
+    # A log that becomes shorter and the segments removed after it lose one contiguous range of offsets; shorter logs
+    # before it lose ranges of their own.
     yield from ([span] for span in shorter[:apart])
     if removed:
         yield [*shorter[apart:], *removed]
@@ -258,6 +273,7 @@ class _Planner:
         """Find all truncations, and stage them; `stage_truncation` has the order in a partition and its reasons."""
         target = self._request.target
         target.check_no_files("truncate works on whole partitions: name a partition directory")
+        # One offset has a meaning in one log only.
         if self._to_offset is not None and len(target.partitions) != 1:
             raise SelectionError("--to-offset applies to one log: name one partition directory", path=target.root)
         plans = list(self._plans())
@@ -299,11 +315,15 @@ class _Planner:
         A log start offset is lowered after the logs that keep it, and before those that then end below it: a broker
         that starts in between never finds a log start offset after the end, at which it would delete the whole log.
         """
+        # Replacements first: they do not depend on a checkpoint, and what is truncated below is a log that a start has
+        # loaded.
         for completion in completions:
             stage_completion(completion, self._stage)
         ends = {
             (each.partition.topic, each.partition.partition): each.end_offset
             for each, _ in truncations
+            # Directories that a broker does not serve have no entry in its checkpoints (`-future` and `-stray`
+            # directories share the key of the partition).
             if self._context.is_served(each.partition.name)
         }
         below_start = [self._ends_below_start(each) for each, _ in truncations]
@@ -314,6 +334,9 @@ class _Planner:
         for (truncation, companions), is_below in zip(truncations, below_start, strict=True):
             if is_below:
                 stage_truncation(truncation, companions, self._stage)
+        # Recovery point, high watermark and cleaner offset are only ever too high in between: a start takes the smaller
+        # of each and the log end offset (LogLoader.recoverLog, UnifiedLog.updateHighWatermark; from 2.8 on
+        # LogCleanerManager.cleanableOffsets).
         for kind in _LOWERED_AFTERWARDS:
             self._lower(kind, ends)
 
@@ -343,6 +366,8 @@ class _Planner:
         partitions = [
             partition
             for place in self._request.target.partitions
+            # LogManager deletes `-delete` directories soon after a start (file.delete.delay.ms), so nothing in them is
+            # worth a plan.
             if place.name.state is not DirectoryState.DELETE and self._has_log(partition := read_partition(place.path))
         ]
         size_bytes = sum(segment.size_bytes for partition in partitions for segment in partition.segments)
@@ -352,6 +377,7 @@ class _Planner:
 
     def _has_log(self, partition: Partition) -> bool:
         """Return whether there is anything to truncate; a start makes segments even if only replacements are there."""
+        # A directory with nothing but a `.swap` file is a log after the start, not an empty directory.
         is_waiting = self._is_as_broker and waiting_replacement(partition) is not None
         return bool(partition.segments) or is_waiting
 
@@ -375,6 +401,8 @@ def _stage_lower_offsets(
         stage: receives the change.
     """
     text = broker_dir.offsets.get(kind)
+    # A file that a broker cannot parse counts as empty at the start (LogManager.loadLogs); to rewrite it would drop the
+    # lines that a person could still read.
     if text is None or text.is_refused:
         return
     path = f"{broker_dir.path}/{fixed_file_name(kind)}"
@@ -384,6 +412,7 @@ def _stage_lower_offsets(
     for line in mend.lines:
         entry = line.entry
         end = None if entry is None else ends.get((entry.topic, entry.partition))
+        # Never raised: an offset below the end is as valid after the truncation as it was before.
         if entry is None or end is None or entry.offset <= end:
             continue
         mend.replace(line, f"{entry.topic} {entry.partition} {end}", "its log ends earlier")
@@ -402,6 +431,8 @@ def _start_rules(release: Release) -> object:
 
     How it looks for an offset decides whether it starts, not where it truncates.
     """
+    # Two releases that differ in these two fields only still truncate at the same byte, so the user need not choose
+    # one.
     return replace(rules_of(release), swaps="renamed", search="base"), recovery_rules(release)
 
 

@@ -113,24 +113,32 @@ def truncate_at_offset(partition: Partition, offset: int, advance: Callable[[int
         advance: called with the bytes that are read.
     """
     segments = partition.segments
+    # The floor segment, as LogSegments.floorSegment finds it: offsets in the gap before the next base offset belong to
+    # it.
     number = max(index for index, segment in enumerate(segments) if not index or segment.base_offset <= offset)
     segment = segments[number]
     is_v07 = partition.format == "v07"
     end_offset, inside, position = segment.base_offset, None, None
     for item in _items(segment, advance, is_v07=is_v07, check=False):
         if isinstance(item, Damage):
+            # Damage at the end of a segment hides whether its offsets reach the wanted one; a torn tail of the last
+            # segment is an append that never ended.
             is_last = item.size_bytes and item.position + item.size_bytes >= segment.size_bytes
             if is_last and (number < len(segments) - 1 or not item.is_plain_tail):
                 return HiddenOffset(_path(segment), item.position, item.reason)
             continue
         batches = item.batches
         lasts = batches.column("last_offset")
+        # 0.7 addresses are byte positions: a message is found by where it starts, and its last address is where the
+        # next starts.
         row = next((row for row, last in enumerate(lasts) if last > offset or (last == offset and not is_v07)), None)
         if row is None:
             end_offset = lasts[-1] + (not is_v07)
             continue
         if row:
             end_offset = lasts[row - 1] + (not is_v07)
+        # LogSegment.truncateTo cuts at the start of the batch that contains the offset: batches are never rewritten, so
+        # the log may end below the wanted offset.
         position = batches.column("position")[row]
         first = position + segment.base_offset if is_v07 else batches.column("base_offset")[row]
         inside = (first, lasts[row]) if first < offset else None
@@ -157,6 +165,7 @@ def truncate_at_damage(partition: Partition, advance: Callable[[int], None], *, 
         advance: called with the bytes that are read.
         first: index of the segment to begin with.
     """
+    # The bounds come from all segments, because a batch is misplaced only in relation to its neighbours.
     bounds = {} if partition.format == "v07" else partition_bounds(partition)
     for number in range(first, len(partition.segments)):
         segment = partition.segments[number]
@@ -190,12 +199,15 @@ def _first_damage(
             last = item.batches.column("last_offset")[-1]
             if watch is not None:
                 watch.run(item.batches)
+        # A batch above our own limit may be sound. LogSegment.recover has no such limit from 0.11 on.
         elif item.reason != _OVER_LIMIT:
             if watch is not None:
                 watch.damage(item)
             end_offset = last + (not is_v07) if item.size_bytes else item.next_offset or 0
             found = item.position, end_offset, f"{item.reason} at byte {item.position}"
             break
+    # Two passes: offsets that do not ascend are rare, and to decide which of the batches is the wrong one needs the
+    # whole segment.
     if bounds is not None and watch is not None and watch.is_suspicious:
         with Source.open(_path(segment)) as source:
             misplaced = misplaced_batches(source, bounds, ScanOptions()).batches
@@ -248,6 +260,7 @@ class CompanionFiles(Struct, frozen=True, kw_only=True):
 
 def companion_files(truncation: Truncation, facts: PartitionFacts) -> CompanionFiles:
     """Return the small files as `UnifiedLog.truncateTo` leaves them."""
+    # UnifiedLog.truncateTo: LeaderEpochFileCache.truncateFromEnd, then the producer state is rebuilt up to the new end.
     epochs = epochs_after(truncation, facts)
     partition, rules = truncation.partition, rules_of(facts.release)
     if partition.format == "v07" or not rules.has_producers:
@@ -258,6 +271,8 @@ def companion_files(truncation: Truncation, facts: PartitionFacts) -> CompanionF
     bounds = log_bounds(partition.segments[0].base_offset, facts.context, rules, is_tiered=is_tiered)
     # UnifiedLog.truncateTo lowers the log start offset to the new end, then rebuilds the producers from there
     start_offset = min(bounds.log_start.offset, truncation.end_offset)
+    # Never as after a clean shutdown: the snapshot at the old end is deleted, so UnifiedLog.rebuildProducerState must
+    # replay.
     obstacle = load.at_end(_kept_segments(truncation), start_offset, truncation.end_offset, is_clean=False)
     if obstacle is not None:
         return CompanionFiles(epochs=epochs, obstacle=obstacle)
@@ -277,6 +292,8 @@ def epochs_after(
         entries: its entries afterwards; None: the present ones up to the new end.
     """
     file = read_epoch_file(truncation.partition.path)
+    # A file that a broker refuses is for `checkpoint` to repair. To write it here would turn a visible error into a
+    # plausible epoch history.
     if file is None or file.refusal is not None:
         return None
     if entries is None:
@@ -311,13 +328,18 @@ def stage_truncation(truncation: Truncation, companions: CompanionFiles, stage: 
     """
     directory = truncation.partition.path
     like = _path(truncation.partition.segments[0])
+    # Before anything is removed: a start that finds no segment makes one at the checkpointed log start offset
+    # (LogLoader.recoverLog), which may be another.
     created = [] if truncation.new_base is None else _stage_new_segment(directory, truncation.new_base, like, stage)
     final = _final(truncation)
     for each in truncation.segments:
         if each is not final:
             _stage_shorter(each, stage)
+    # From the last one down: LogLoader.loadSegmentFiles has no check for a missing segment in the middle, so a hole
+    # would be served as a jump of offsets.
     for segment in reversed(truncation.removed):
         for file in segment.files:
+            # Snapshots have their own list below: it also has those that belong to no segment.
             if file.name.kind is not FileKind.SNAPSHOT and file.path not in created:
                 stage.remove(file.path, why=truncation.why_removed)
     if final is not None:
@@ -334,6 +356,8 @@ def _stage_snapshots(
 ) -> None:
     """Stage the snapshots; `why`: the reason why those after the new end are deleted."""
     end_offset = truncation.end_offset
+    # Without the producer states, only what is wrong for sure is deleted: ProducerStateManager.truncateAndReload
+    # removes the snapshots after the end.
     if snapshots is None:
         files = [(file.name.base_offset or 0, file.path) for file in truncation.partition.snapshots]
         deleted = [(offset, path) for offset, path in files if offset > end_offset]
@@ -351,6 +375,8 @@ def _final(truncation: Truncation) -> SegmentTruncation | None:
     if not truncation.segments:
         return None
     last, removed = truncation.segments[-1], truncation.removed
+    # The cut must come after the removals only if the shorter log is before them; a shorter log after them is a segment
+    # of its own.
     return last if not removed or last.segment.base_offset < removed[0].base_offset else None
 
 
@@ -358,6 +384,7 @@ def _stage_new_segment(directory: str, base_offset: int, like: str, stage: Stage
     """Stage an empty segment; return its files, which may replace those of a segment at the same offset."""
     kinds = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     paths = [f"{directory}/{segment_file_name(base_offset, kind)}" for kind in kinds]
+    # LogSegment.sanityCheck recovers a segment without an offset index, so an empty one is written too.
     for path in paths:
         stage.write(path, [], why=f"a new active segment at offset {base_offset}", like=like)
     return paths
@@ -376,13 +403,15 @@ def _stage_shorter(shorter: SegmentTruncation, stage: Stage) -> None:
             (".timeindex", recovery.time_index),
             (".txnindex", recovery.txn_index),
         ]
-        if segment.index is None:  # a start recovers the segment as long as it is missing: so it is written last
+        # LogLoader.loadSegmentFiles recovers a segment as long as its offset index is missing: so it is written last
+        if segment.index is None:
             contents.append(contents.pop(0))
         for suffix, content in contents:
             if content is not None and (content or suffix != ".txnindex" or segment.txnindex is not None):
                 stage.write(stem + suffix, [content], why=why, like=log.path)
         return
     base, size_bytes = segment.base_offset, shorter.size_bytes
+    # LogSegment.truncateTo: the offset index, the time index and the transaction index are cut by offset, then the log.
     counts: tuple[tuple[FileInfo | None, Layout, Callable[[Iterator[bytes]], int]], ...] = (
         (segment.index, OFFSET_INDEX_ENTRY, lambda pieces: _kept_offsets(pieces, base, end_offset, size_bytes)),
         (segment.timeindex, TIME_INDEX_ENTRY, lambda pieces: _kept_times(pieces, base, end_offset)),
@@ -392,11 +421,14 @@ def _stage_shorter(shorter: SegmentTruncation, stage: Stage) -> None:
         if file is not None:
             with Source.open(file.path) as source:
                 stage.cut(file.path, layout.size * count(_pieces(source, layout)), why=why)
+    # Last, so that no entry points after the end of the log in between: after a clean shutdown
+    # LogSegment.readNextOffset would take the base offset for the log end offset.
     stage.cut(log.path, size_bytes, why=shorter.why)
 
 
 def _pieces(source: Source, layout: Layout) -> Iterator[bytes]:
     """Yield the whole entries of an index file, in pieces, as far as a broker can map it."""
+    # A Java ByteBuffer maps at most 2^31-1 bytes, and a broker sees no entry after that.
     position, size_bytes = 0, _PIECE_BYTES - _PIECE_BYTES % layout.size
     while position <= MAX_INT32 and (piece := source.read(position, size_bytes)):
         yield piece[: len(piece) - len(piece) % layout.size]
@@ -407,6 +439,7 @@ def _kept_offsets(pieces: Iterator[bytes], base: int, end_offset: int, size_byte
     """Count the offset index entries that lead into the shorter log, up to the first one that does not ascend."""
     kept, offset, position = 0, -1, 0
     for next_offset, next_position in chain.from_iterable(map(iter_offset_entries, pieces)):
+        # Zeros at the end of a preallocated index decode as entries at the base offset, which do not ascend.
         ascends = next_offset > offset and (not kept or next_position > position)
         if not ascends or base + next_offset >= end_offset or not 0 <= next_position < size_bytes:
             break

@@ -106,8 +106,10 @@ def _bare_codes(partition: Partition) -> set[str]:
 
 def _refined(finding: Finding, partition: Partition) -> Finding:
     name = parse_file_name(os.path.basename(finding.path))
+    # Its segments have other names and another format, so nothing here is true of them.
     if name.kind is FileKind.REDPANDA:
         return found("segment.redpanda", finding.path, severity=finding.severity)
+    # The next start puts a `.swap` file in place (`LogLoader.completeSwapOperations`): a wrong one then takes effect.
     is_worse = (name.state is FileState.SWAP and _would_replace(partition, name)) or _is_worse(finding, partition)
     return replace(finding, severity="error") if is_worse else finding
 
@@ -117,6 +119,7 @@ def _is_worse(finding: Finding, partition: Partition) -> bool:
     offset = finding.offset
     if finding.code in _ALWAYS_WORSE or offset is None:
         return finding.code in _ALWAYS_WORSE
+    # Renames come one after another (LogSegment.changeFileSuffixes): the index may still end in .cleaned.
     if finding.code == "segment.swap-index-missing":
         return not _has(partition, offset, FileKind.OFFSET_INDEX, FileState.CLEANED)
     kind = _COMPANION_OF_CODE.get(finding.code)
@@ -160,6 +163,7 @@ def _text_findings(partition: Partition, formats: Collection[str], epochs: Epoch
             if file.name.kind is FileKind.LEADER_EPOCH:
                 text = epochs or read_epochs(place)
                 yield from text.findings
+                # Only batches of v2 have leader epochs (KIP-101), so an empty file is right for others.
                 if text.is_cut and "v2" in formats:
                     yield place.finding("epochs.cut")
             elif file.name.kind is FileKind.QUORUM_STATE:
@@ -187,6 +191,7 @@ def _missing_texts(partition: Partition, context: PartitionContext, formats: Col
     kinds = {file.name.kind for file in partition.metadata_files if file.name.state is FileState.LIVE}
     if FileKind.LEADER_EPOCH not in kinds and "v2" in formats and _is_a_brokers(partition, context):
         yield found("epochs.missing", f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}")
+    # Every topic of a cluster with KRaft has an id (KIP-516).
     if FileKind.PARTITION_METADATA not in kinds and context.is_kraft and partition.topic != METADATA_TOPIC:
         yield found("partition-metadata.missing", f"{partition.path}/{fixed_file_name(FileKind.PARTITION_METADATA)}")
 
@@ -216,8 +221,10 @@ class _User(Struct, frozen=True):
 
     def may(self, bit: int, owner: _User, mode: int) -> bool:
         """Return whether the permissions of a file let this user do it; of the groups only the main one is known."""
+        # Permissions do not bind root.
         if self.uid == _ROOT:
             return True
+        # As POSIX has it: only the first class that fits counts, though a later one may allow more.
         if self.uid == owner.uid:
             return bool(mode & bit << 6)
         return bool(mode & bit << 3) if self.gid == owner.gid else bool(mode & bit)
@@ -283,6 +290,7 @@ def _majority(owners: Iterable[_User], otherwise: _User) -> _User:
     for owner, count in counts.items():
         uids[owner.uid] += count
     top = max(uids.values())
+    # With as many files of each, the directory's owner decides.
     if uids[otherwise.uid] == top:
         return otherwise
     uid = min(uid for uid, count in uids.items() if count == top)
@@ -355,6 +363,7 @@ class Replacements:
 
     def findings(self, swap: SegmentVerdict) -> tuple[Finding, ...]:
         """Return all findings about the log of one replacement that was read."""
+        # `LogLoader.removeTempFilesAndCollectSwapFiles` drops swaps from the lowest `.cleaned` offset on.
         if self._removed_from is not None and swap.base_offset >= self._removed_from:
             return swap.findings  # a broker deletes it: its originals are still there
         reason = self._reason(swap)
@@ -387,6 +396,7 @@ class Replacements:
 
     def _reason(self, swap: SegmentVerdict) -> str | None:
         """Return why the originals are better; `None`: they are not, or do not exist."""
+        # What could not be read proves nothing about the other side.
         if swap.is_unread or any(one.is_unread for one in self._segments):
             return None
         beyond = self._beyond(swap)
@@ -415,6 +425,7 @@ class Replacements:
 
     def _is_split(self, swap: SegmentVerdict) -> bool:
         """Return whether other replacements may hold the rest of a segment that was split."""
+        # `LocalLog.splitOverflowedSegment` leaves several replacements of one segment.
         others = (other for other in self._partition.other_segments if other.state is SegmentState.SWAP)
         return any(other.base_offset > swap.base_offset for other in others)
 
@@ -537,5 +548,6 @@ def _severity_of_cut(broker_dir: BrokerDir) -> Severity:
 def _severity_of_emptied(kind: FileKind, broker_dir: BrokerDir) -> Severity:
     if broker_dir.log_dir.is_clean:
         return "error"
+    # Bytes in another checkpoint show that this broker had something to write.
     others = [text for other, text in broker_dir.offsets.items() if other in _EFFECTS and other is not kind]
     return "warning" if any(text.file.size_bytes for text in others) else "info"

@@ -78,6 +78,7 @@ def log_bytes(targets: Iterable[Target]) -> int:
             paths.append(target.path)
         else:
             paths += (place.path for place in target.partitions)
+    # All objects at once: a store has one listing for many directories.
     in_store = list(filter(is_object, paths))
     if in_store:
         from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such paths alone
@@ -197,11 +198,13 @@ class _Runner:
                 verdict = self._log_dirs.with_findings(next(results))
                 if isinstance(verdict, PartitionVerdict):
                     verdict = with_doubts(verdict)
+                # What a partition's findings say may depend on copies in directories that are read later.
                 if self._log_dirs.depends_on_others(target, verdict):
                     waiting.append(verdict)
                 else:
                     yield self._log_dirs.with_warnings(target, verdict)
                 self._progress.advance(0)  # the listener may end it here
+        # A caller that stops wants nothing more, not even what waits.
         except GeneratorExit:
             raise
         except BaseException:
@@ -246,12 +249,14 @@ class _Runner:
             for piece in pieces:
                 yield self._unsplit_verdict(piece, self._check_here(piece))
             return
+        # Bounded: what is collected for parallel work is memory, until it is checked.
         room = self._jobs * _PER_JOB * SPLIT_BYTES
         done: list[tuple[_Piece, WorkResult]] = []
         unread_bytes = 0
         for piece, outcome in self._outcomes(pieces):
             done.append((piece, outcome))
             unread_bytes += sum(outcome.result.sizes) if isinstance(outcome.result, Split) else 0
+            # A partition without anything large has its verdict now, so that rows come while the run goes on.
             if not unread_bytes or unread_bytes > room or len(done) > _ALONE_PIECES:
                 yield from self._verdicts(done)
                 done, unread_bytes = [], 0
@@ -261,6 +266,7 @@ class _Runner:
         """Yield each piece with its result; this process does the first small ones, as a start of others costs more."""
         read = 0
         for count, piece in enumerate(pieces):
+            # Before other processes start, this one does a bounded amount of work: most runs end within it.
             if read >= _ALONE_PIECES or count >= _ALONE_UNREAD or self._alone_bytes > SPLIT_BYTES:
                 yield from self._in_parallel(chain([piece], pieces))
                 return
@@ -300,12 +306,14 @@ class _Runner:
 
     def _at_once(self) -> int:
         """Return how many pieces a process gets at once: several if the last ones were small, which saves messages."""
+        # By what the last ones read: a run of many empty partitions sends several with one message.
         is_small = len(self._recent) == _RECENT_PIECES and sum(self._recent) < SPLIT_BYTES
         return _SMALL_AT_ONCE if is_small else 1
 
     def _verdicts(self, done: Sequence[tuple[_Piece, WorkResult]]) -> Iterator[Verdict]:
         """Yield the verdicts of some pieces; the segments of split partitions are checked in parallel, and merged."""
         splits = [(piece.path, outcome.result) for piece, outcome in done if isinstance(outcome.result, Split)]
+        # One group of segments has nothing to share.
         is_one = len(splits) == 1 and len(splits[0][1].tasks) == 1 and self._given is None
         segments = self._segments(splits) if splits and not is_one else iter(())
         for piece, outcome in done:
@@ -355,6 +363,7 @@ class _Runner:
         """Return the verdict of a split partition, from its checked segments."""
         partition = split.partition
         lines = piece.lines if isinstance(piece, PartitionWork) else ()
+        # Segments that an earlier run has checked: their lines come first.
         records = [decode(line, partition.path) for line in lines[: split.done]]
         keep = None if self._keeper is None else partial(self._keep, partition_key(partition.path))
         check = ResumableCheck(partition, split.context, self._depth.now_ms, records, keep)
@@ -500,6 +509,7 @@ def with_doubts(verdict: PartitionVerdict) -> PartitionVerdict:
     if all(finding.severity != "error" for finding in verdict.findings):
         return verdict
     still = {segment.path for segment in verdict.segments if _is_still(segment)}
+    # Nothing has changed since the listing, so each error is true.
     if len(still) == len(verdict.segments) and not _has_new_logs(verdict):
         return verdict
     findings = [

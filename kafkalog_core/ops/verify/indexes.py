@@ -397,6 +397,7 @@ class OffsetIndexCheck(_IndexCheck):
 
     def __init__(self, task: SegmentTask, sink: Sink) -> None:
         super().__init__(task, sink, task.segment.index)
+        # `LogSegment.append` indexes a batch by the bytes before it: the first batch of a segment never gets an entry.
         self._state[c.I_LEAST] = 1
         self._state[c.I_OPEN] = -1
         if not task.is_last:  # the end of the active segment's log is known at its end
@@ -467,6 +468,7 @@ class TimeIndexCheck(_IndexCheck):
         state = self._state
         top = state[c.I_TOP]
         is_last_good = windows.used > 0 and state[c.I_GOOD] == windows.used - 1
+        # `LogSegment.onBecomeInactiveSegment` adds the entry of the largest timestamp: the active segment has none yet.
         if self._task.is_last or top < 0 or windows.count > windows.used:
             return
         if windows.used and (not is_last_good or state[c.I_GOOD_FIRST] >= top):

@@ -97,9 +97,11 @@ class PartitionChecker:
     def begin(self, segment: Segment) -> None:
         """Begin the next segment of the log."""
         self._segment = segment
+        # A hole between segments may have held the end of a transaction.
         if self._verdicts and segment.base_offset > next_offset(self._verdicts[-1]):
             self._producers.hole()
         self._note_lost(segment.base_offset)
+        # Markers of one segment at a time: a transaction index names markers of its own log.
         self._markers.begin()
         self._producers.begin("" if segment.log is None else segment.log.path, segment.base_offset)
 
@@ -295,6 +297,8 @@ class PartitionChecker:
                 break
         is_cut = not all(map(_are_epochs_known, self._verdicts))
         known = [] if self._has_forgotten_epochs() else starts
+        # A `.swap` is part of the log at the next start (`LogLoader.completeSwapOperations`), even if its originals are
+        # gone.
         replacements = [other.base_offset for other in self._partition.other_segments if _is_replacement(other)]
         starts_at = self._bounds.log_start.offset
         first_offset = min(self._verdicts[0].base_offset, starts_at, *replacements)
@@ -326,6 +330,7 @@ class PartitionChecker:
         rules = rules_of(self._context.release or LATEST)
         name = self._partition.name
         is_loaded = name.state in {DirectoryState.CURRENT, DirectoryState.FUTURE} and name.topic != METADATA_TOPIC
+        # After an unclean stop, `LogLoader.recoverSegment` writes the indexes again, so their zeros do not matter.
         is_trusted = is_loaded and self._context.is_clean is True and not self._is_rebuilt(verdict)
         if not is_trusted or lone_occasion(last, rules, has_index=last.index is not None) is not None:
             return
@@ -339,6 +344,7 @@ class PartitionChecker:
     def _check_snapshots(self, end_offset: int) -> None:
         """Report a missing producer snapshot: brokers since 2.8 write one at every roll and at a clean shutdown."""
         partition = self._partition
+        # partition.metadata came with topic ids in 2.8 (KIP-516): it shows a broker that writes snapshots as well.
         if not self._is_served() or not any(_is_topic_id_file(file) for file in partition.metadata_files):
             return
         last = partition.segments[-1]

@@ -251,8 +251,10 @@ def check_epochs(
         is_cut: whether `starts` are only the first epochs of the log.
     """
     start_offset, end_offset = extent
+    # In order of epochs, although the file may not be: the look-ups below bisect.
     epochs, offsets = _in_order(text)
     ends = [start.last_before for start in starts[1:]]
+    # Without the last segments, the last epoch may go on after them: only its first offset is sure.
     ends += [start.offset for start in starts[-1:]] if end_offset is None or is_cut else [end_offset - 1]
     for start, end in zip(starts, ends, strict=False):
         at = bisect_right(epochs, start.epoch) - 1
@@ -365,6 +367,7 @@ class _OffsetCheck:
         value = self._broker_dir.offset(FileKind.RECOVERY_POINT, self._name)
         if value is None:
             if self._end > self._start and self._is_written(FileKind.RECOVERY_POINT):
+                # `LogManager.shutdown` writes all recovery points before the clean shutdown file.
                 severity: Severity = "warning" if is_clean else "info"
                 yield found(
                     "recovery-point.none",

@@ -88,6 +88,7 @@ class _SegmentChecker:
         self._framing = FramingCheck(task, sink)
         self._places = PlaceCheck(task, sink)
         self._checks: list[Check] = [self._batches, self._places]
+        # 0.7 has no indexes.
         if not task.is_v07:
             self._checks += [OffsetIndexCheck(task, sink), TimeIndexCheck(task, sink)]
         self._records = RecordCheck(task.log, sink) if task.level == "records" else None
@@ -127,6 +128,7 @@ class _SegmentChecker:
             self._lost_offsets.add(self._lost_from, MAX_INT64)
         for check in (self._framing, *self._checks):
             check.finish(source.size_bytes)
+        # After the scan: what changed meanwhile may be the cause of what was found.
         change = source.refresh(data_end=data_end)
         if change is not FileChange.NONE:
             self._sink.add(CHANGE_CODES[change], source.path)
@@ -134,11 +136,13 @@ class _SegmentChecker:
     def stop(self) -> None:
         """Stop: the rest of the log cannot be read, and nothing may be concluded from it."""
         self._is_unread = True
+        # Transactions that began before may have ended in what was not read.
         self._chain.hole()
         self._lost_offsets.add(self._task.segment.base_offset, MAX_INT64)
 
     def _run(self, run: Run, holes: Sequence[int] = ()) -> None:
         """Check whole batches; before those in rows `holes` something is damaged."""
+        # The first offset after the damage bounds what it has lost.
         if self._lost_from is not None:
             base, last = run.batches.column("base_offset")[0], run.batches.column("last_offset")[0]
             self._lost_offsets.add(self._lost_from, (last if base < 0 else base) - 1)
@@ -147,6 +151,7 @@ class _SegmentChecker:
             check.run(run)
         if self._watch is not None:
             self._watch.run(run)
+        # Most logs have no producers with ids: their batches need no replay.
         if not self._task.is_v07 and self._batches.has_producers:
             markers = markers_of(run.memory, run.batches, max_bytes=self._task.max_batch_bytes)
             self._chain.replay(run.batches, markers, holes)
@@ -178,6 +183,7 @@ class _SegmentChecker:
         if not damage.size_bytes:
             return
         self._chain.hole()
+        # From the first of several places in a row.
         if self._lost_from is None:
             self._lost_from = self._task.segment.base_offset if damage.next_offset is None else damage.next_offset
         self._damage.add(damage.position, damage.position + damage.size_bytes - 1)
@@ -301,6 +307,7 @@ def check_file(target: FileTarget, depth: Depth, advance: Callable[[int], None])
 def _segment_of(target: FileTarget) -> tuple[Segment, bool]:
     """Return the segment of a file, and whether it is the last one; a single log is a segment by itself."""
     try:
+        # A directory that cannot be listed does not keep a file from being checked by itself.
         partition = read_partition(os.path.dirname(target.path) or ".")
     except StorageError:
         partition = None
@@ -379,6 +386,7 @@ class PlaceCheck:
 
     def run(self, run: Run) -> None:
         """Look at whole batches."""
+        # Offsets that go back are the first sign of a batch in the wrong place.
         if run.damaged is not None and not all(run.damaged.column("size_bytes")):
             self._watch.suspect()
         self._watch.run(run.batches)
@@ -391,6 +399,7 @@ class PlaceCheck:
         """Report the batches, if there may be any."""
         del size_bytes
         task = self._task
+        # A second scan, which most segments never need.
         if not self._watch.is_suspicious or task.is_v07 or task.segment.log is None:
             return
         options = ScanOptions(max_batch_bytes=task.max_batch_bytes, check=task.level != "headers", resync=True)

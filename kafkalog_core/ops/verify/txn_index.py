@@ -61,6 +61,7 @@ class AbortedTxns:
 
     def by_marker(self) -> AbortedTxns:
         """Return the same in the order of their markers' offsets; of several with one offset, the last one added."""
+        # In the order of markers, as a broker appends entries (`TransactionIndex.append`).
         if all(one < other for one, other in pairwise(self._lasts)):
             return self
         by_last = {txn.last_offset: txn for txn in self}
@@ -198,6 +199,7 @@ def _compare(
         if before is not None and last <= before:
             sink.add("txnindex.unsorted", path, position=entry.position, slot=entry.slot, last=last, before=before)
         before = last
+        # An entry of another segment: what it names is not in this log.
         if last < base_offset:
             sink.add("txnindex.below-base", path, position=entry.position, slot=entry.slot, last=last, base=base_offset)
             continue
@@ -224,6 +226,7 @@ def _compare(
 
 def _compare_entry(entry: _Entry, txn: CompletedTxn, doubt: Doubt, path: str, sink: Sink) -> None:
     said, meant = (entry.producer_id, entry.first_offset), (txn.producer_id, txn.first_offset)
+    # A transaction that began before the log start, or in damage, cannot be compared.
     if said != meant and not doubt.explains(min(entry.first_offset, txn.first_offset), txn.last_offset):
         sink.add(
             "txnindex.wrong-entry",
@@ -261,6 +264,7 @@ def _compare_cleaned(
     """
     last, severity = entry.last_offset, "warning" if doubt.is_rebuilt else None
     before = -1 if marker is None else marker[1]
+    # Neither the marker nor anything since the producer's marker before is known there.
     if doubt.is_lost(last if marker is None else before + 1, last):
         return
     where = {"position": entry.position, "size_bytes": _SIZE, "offset": entry.first_offset, "slot": entry.slot}
@@ -308,6 +312,7 @@ def _entries(source: Source, sink: Sink) -> Iterator[_Entry]:
         run = source.window(slot * _SIZE, min(_RUN_ENTRIES, count - slot) * _SIZE)
         whole = len(run) // _SIZE
         if not whole:
+            # The file shrank while it was read.
             break
         for version, *fields in iter_txn_entries(run[: whole * _SIZE]):
             if version >> 8 > 0:  # the reader checks only the first of the two bytes
@@ -404,6 +409,7 @@ def _snapshots_compare(
 ) -> None:
     state = states.entry(entry.producer_id)
     if state is None:
+        # A producer that was last seen before the log start leaves no trace in the log.
         if entry.last_offset >= start_offset or start_offset == 0:
             sink.add(
                 "snapshot.unknown-producer",
@@ -416,6 +422,7 @@ def _snapshots_compare(
     if _is_before(entry, state, start_offset):
         return
     differences = _differences(entry, state, start_offset)
+    # Snapshots of an earlier release are there until the broker takes later ones.
     if differences and not _is_of_earlier_release(entry, states, start_offset):
         sink.add(
             "snapshot.wrong-state",
@@ -439,6 +446,7 @@ def _is_before(entry: ProducerEntry, state: ProducerEntry, start_offset: int) ->
 def _differences(entry: ProducerEntry, state: ProducerEntry, start_offset: int) -> list[tuple[str, int, int]]:
     """Return how a snapshot differs from the log, except in what was before the start of the log."""
     names = ["producer_epoch", "timestamp_ms"]
+    # The last batch may be before the log start, where the replay cannot see it.
     if state.has_batch or not entry.has_batch or start_offset == 0:
         names += ["last_sequence", "last_offset", "offset_delta"]
     if entry.coordinator_epoch >= 0 and (

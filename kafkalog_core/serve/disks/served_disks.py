@@ -62,7 +62,7 @@ class DiskOptions(Struct, frozen=True, kw_only=True):
         view: how a partition is read; its offsets are set from the checkpoints.
         high_watermark: where high watermarks are taken from.
         set_aside: states of the directories that are served too, as topics of another name: deleted and stray ones.
-        node_id: id of the broker that clients see; None: that of the first log directory.
+        node_id: id of the broker that clients see; None: the id in the first log directory.
     """
 
     view: ViewOptions = field(default_factory=ViewOptions)
@@ -121,8 +121,8 @@ class ServedDisks:
     """The topics on some log directories. Thread-safe.
 
     Attributes:
-        cluster_id: that of the directories, else a name of our own.
-        node_id: that of the first directory, else 0.
+        cluster_id: the cluster id in the directories, else a name of our own.
+        node_id: the broker id in the first directory, else 0.
         until_ms: logs end at their first batch with a later timestamp; None: at their ends.
         features: of the cluster, as its metadata log has them.
         notes: what the user should know before clients connect, one sentence each.
@@ -147,6 +147,7 @@ class ServedDisks:
                 "producers set timestamps to other times than that of sending, it was longer or shorter then"
             )
         copies, brokers = _copies_of(targets)
+        # Names that are not UTF-8 cannot be in a response: Kafka's protocol has UTF-8 strings.
         self.notes += undecodable_notes(each.place.name.raw for each in copies)
         copies = [each for each in copies if is_text(each.place.name.raw)]
         self.log_dirs = list(brokers)
@@ -192,7 +193,8 @@ class ServedDisks:
             found = self._opened.get(key)
             lock = self._opening.setdefault(key, threading.Lock())
         if found is None:
-            with lock:  # others wait for the one that opens it; other partitions are not held up
+            # A thread that needs this partition waits until it is open; other partitions are not held up.
+            with lock:
                 found = self._opened.get(key)
                 if found is None:
                     found = self._opened[key] = self._open_best(topic, number)
@@ -211,7 +213,8 @@ class ServedDisks:
 
         Before KRaft they are in ZooKeeper, not on the disk.
         """
-        with self._configs_lock:  # one of its own: those who fetch do not wait until the log is read
+        # One of its own: those who fetch do not wait until the log is read
+        with self._configs_lock:
             if self._configs is None:
                 self._configs = read_copies(self.log_dirs).configs(None, None)
         return self._configs.of_topic(name)
@@ -222,7 +225,7 @@ class ServedDisks:
 
     # --- copies -------------------------------------------------------------------------------------------------------
     def _open_best(self, topic: ServedTopic, number: int) -> ServedPartition | UnsupportedError:
-        """Open the copies, and keep the one that an election prefers: the latest leader epoch, then the longest log.
+        """Open the copies, and keep the best by an election's rules: the latest leader epoch, then the longest log.
 
         Raises StorageError if none can be read: the next request tries again.
         """
@@ -234,6 +237,7 @@ class ServedDisks:
             except (StorageError, UnsupportedError) as error:
                 failure = failure or error
                 continue
+            # As an unclean election prefers (KIP-966).
             if best is None or _rank(opened) > _rank(best):
                 best = opened
         if best is not None:
@@ -248,6 +252,8 @@ class ServedDisks:
 
     # --- listing ------------------------------------------------------------------------------------------------------
     def _identity(self) -> tuple[str, int]:
+        # meta.properties of each directory: a broker refuses log directories of two clusters
+        # (MetaPropertiesEnsemble.verify).
         identities = [identity_of(path) for path in self.log_dirs]
         clusters = dict.fromkeys(each.cluster_id for each in identities if each.cluster_id is not None)
         if len(clusters) > 1:
@@ -274,6 +280,7 @@ class ServedDisks:
             image, history = ClusterAssignments(path), read_history(f"{path}/{METADATA_TOPIC}-0")
             for record in history.records():
                 image.replay(record)
+            # A log that is not whole may lack the newest topics.
             if history.is_whole and image.topics.names:
                 self.features = FinalizedFeatures(image.topics.features, history.end_offset - 1)
                 self._assigned = image.partitions
@@ -294,6 +301,7 @@ class ServedDisks:
         for copy in wanted:
             name = copy.place.name
             topic, number, topic_id = name.topic or "", name.partition or 0, ids[copy.place.path]
+            # A deleted or stray directory may hold another topic of the same name, so it gets a name of its own.
             if name.state is not DirectoryState.CURRENT:
                 topic, topic_id = f"{topic}.{name.state}", None
             elif topic_id is not None and topic_id != current[topic]:
@@ -306,10 +314,10 @@ class ServedDisks:
         return dict(sorted(topics.items()))
 
     def _current_ids(self, copies: Iterable[PartitionCopy], ids: Mapping[str, str | None]) -> dict[str, str]:
-        """Return the id of each topic: by the metadata log, else the one that most of its directories have.
+        """Return the id of each topic: by the metadata log, else by most of its directories.
 
-        A topic that was deleted and created again has directories with two ids; those of the other id are served under
-        a name of their own, so that no reader mixes them.
+        A topic that was deleted and created again has directories with two ids. Directories with the other id are
+        served under a name of their own, so that no reader mixes the two topics.
         """
         counts: dict[str, Counter[str]] = {}
         for copy in copies:
@@ -320,6 +328,7 @@ class ServedDisks:
         current = {}
         for topic, found in counts.items():
             in_log = of_cluster.get(topic)
+            # The metadata log decides; without it, most directories are of the present topic.
             current[topic] = in_log if in_log is not None and in_log in found else found.most_common(1)[0][0]
             for other in found.keys() - {current[topic]}:
                 self.notes.append(

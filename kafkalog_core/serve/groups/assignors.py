@@ -1,7 +1,7 @@
 """The assignors of a broker: which member of a group reads which partitions (KIP-848, KIP-932).
 
-`UniformAssignor` gives every member about as many partitions, and leaves it those that it has; `RangeAssignor` gives
-each member a contiguous range of every topic. `SimpleAssignor` is that of share groups, whose members read the same
+`UniformAssignor` gives every member about as many partitions, and takes away as few as possible. `RangeAssignor` gives
+each member a contiguous range of every topic. `SimpleAssignor` serves share groups, whose members read the same
 partitions where there are more members than partitions. All are functions of values.
 """
 
@@ -33,6 +33,7 @@ def _uniform(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -
         return found
     share, larger = divmod(len(places), len(members))
     wanted, taken = set(places), set[Place]()
+    # Members with most partitions first: they have most to give up.
     by_size = sorted(members, key=lambda name: (-len(members[name].assigned), name))
     for name in by_size:
         kept = sorted(place for place in members[name].assigned if place in wanted and place[0] in members[name].topics)

@@ -1,6 +1,6 @@
 """Consumer groups of the classic protocol: who is a member, which generation it is, who reads what.
 
-The rules are those of `ClassicGroup` and `GroupMetadataManager` of Kafka 4.3 (the same as `GroupCoordinator` before).
+This follows `ClassicGroup` and `GroupMetadataManager` of Kafka 4.3, whose rules were `GroupCoordinator`'s before.
 A group goes from Empty to PreparingRebalance while members join, to CompletingRebalance while the leader assigns, to
 Stable. A join or a sync that has to wait is a `PendingAnswer`, so no network thread is held up. Time is an argument.
 """
@@ -62,7 +62,7 @@ class GroupCoordinator:
         """Begin without groups.
 
         Args:
-            clock: that of the network, in seconds.
+            clock: the clock of the network, in seconds.
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once, from the client's id.
             limits: bounds.
@@ -89,6 +89,7 @@ class GroupCoordinator:
                     client_id=each.client_id,
                     client_host=each.client_host,
                     session_s=each.session_ms / 1000,
+                    # Version 0 of the record has no rebalance timeout, and the session's counts.
                     rebalance_s=max(each.rebalance_ms, each.session_ms if each.rebalance_ms < 0 else 0) / 1000,
                     protocol_type=value.protocol_type,
                     protocols=((value.protocol or "", each.subscription),),
@@ -105,6 +106,7 @@ class GroupCoordinator:
 
     def forget(self, name: str) -> None:
         """Delete a group without members, if there is one. Raises KafkalogError if that cannot be written."""
+        # A group without members has nobody who could be left without an answer.
         with self._lock:
             group = self._groups.get(name)
             if group is None or group.members:
@@ -140,11 +142,14 @@ class GroupCoordinator:
         """Answer JoinGroup (`GroupMetadataManager.classicGroupJoin`)."""
         if not group_id:
             return reply(join_error(ErrorCode.INVALID_GROUP_ID, request))
+        # group.min.session.timeout.ms and group.max.session.timeout.ms.
         if not self._limits.min_session_s <= request.session_s <= self._limits.max_session_s:
             return reply(join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request))
         with self._lock:
             group = self._groups.get(group_id)
             if group is None:
+                # A member id of another broker, or of a time before a restart without a log: the client joins without
+                # one.
                 if request.identity.member_id:
                     return reply(join_error(ErrorCode.UNKNOWN_MEMBER_ID, request))
                 group = self._groups[group_id] = ClassicGroup(group_id, state_ms=self._clock_ms())
@@ -153,7 +158,7 @@ class GroupCoordinator:
             return self._join(group, request, reply)
 
     def _fits(self, group: ClassicGroup, request: JoinRequest) -> bool:
-        """Return whether a member's protocols fit those of the others (`ClassicGroup.supportsProtocols`)."""
+        """Return whether one protocol remains that all members support (`ClassicGroup.supportsProtocols`)."""
         if not request.protocol_type or not request.protocols:
             return False
         others = [member for key, member in group.members.items() if key != request.identity.member_id]
@@ -164,10 +169,12 @@ class GroupCoordinator:
 
     def _join(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
         member_id, instance_id = request.identity
+        # KIP-345: the instance id names the member, whatever member id it brings.
         if instance_id is not None and instance_id in group.static:
             return self._join_static(group, request, reply)
         if not member_id:
             return self._join_first(group, request, reply)
+        # The id was given out before, and waits for this join (KIP-394).
         if group.expected.pop(member_id, None) is not None:
             return self._add(group, member_id, request, reply)
         if member_id not in group.members:
@@ -232,10 +239,13 @@ class GroupCoordinator:
         member = Member(identity, request, self._clock() + request.session_s)
         if not group.members:
             group.protocol_type = request.protocol_type
+        # In the order of joining: the first one becomes the leader.
         group.members[member_id] = member
         if identity.instance_id is not None:
             group.static[identity.instance_id] = member_id
         now, delay = self._clock(), self._limits.initial_delay_s
+        # While an initial delay runs, each new member extends it, up to the longest rebalance timeout
+        # (GroupMetadataManager.tryCompleteInitialRebalanceElseSchedule).
         if group.state is GroupState.PREPARING and group.longest_s:
             group.deadline_s = min(now + delay, group.longest_s)
         return self._rejoin(group, member, request, reply, is_new=True)
@@ -253,12 +263,14 @@ class GroupCoordinator:
         member.request = request
         self._touch(member)
         is_leader = member.identity.member_id == group.leader
+        # Nothing has changed for this member: a client that repeats its join gets the answer again.
         if is_same and (group.state is GroupState.COMPLETING or (group.state is GroupState.STABLE and not is_leader)):
             return reply(self._joined_body(group, member))
         waiting_s = request.rebalance_s + request.session_s + _MARGIN_S
         body = join_error(ErrorCode.REBALANCE_IN_PROGRESS, request)
         pending = PendingAnswer(self._clock() + waiting_s, lambda: reply(body))
-        if member.join is not None:  # the client has asked again: its former request was lost
+        # The client has asked again: its former request was lost
+        if member.join is not None:
             member.join.answer.complete(member.join.reply(body))
         member.join = Waiting(pending, reply)
         if group.state is not GroupState.PREPARING:
@@ -272,6 +284,7 @@ class GroupCoordinator:
         now = self._clock()
         is_initial = group.state is GroupState.EMPTY
         for member in group.members.values():
+            # Syncs of the former generation must not wait for an assignment that never comes.
             member.assignment = b""
             self._answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, group)
         longest = max((member.request.rebalance_s for member in group.members.values()), default=0.0)
@@ -287,10 +300,12 @@ class GroupCoordinator:
             return
         is_over = self._clock() >= group.deadline_s
         have_joined = not group.expected and all(member.join is not None for member in group.members.values())
+        # During an initial delay even a complete group waits: more members may be starting.
         if not is_over and (group.longest_s or not have_joined):
             return
         for member in [each for each in group.members.values() if each.join is None]:
-            if member.identity.instance_id is None:  # a static one is a member until its session ends
+            # A static one is a member until its session ends
+            if member.identity.instance_id is None:
                 self._drop(group, member)
         group.generation += 1
         self.rebalances += 1
@@ -301,10 +316,12 @@ class GroupCoordinator:
             self._saved(group, is_stable=False)
             return
         group.protocol = self._elected(group)
+        # The leader keeps its office over rebalances, as long as it is a member.
         if group.leader not in group.members:
             group.leader = next(iter(group.members))
         self._enter(group, GroupState.COMPLETING)
         group.deadline_s = self._clock() + max(member.request.rebalance_s for member in group.members.values())
+        # Sessions begin again: waiting for the others must not count against a member.
         for member in group.members.values():
             if member.join is not None:
                 self._touch(member)
@@ -358,8 +375,10 @@ class GroupCoordinator:
             if group is None or member is None or error:
                 return reply(_sync_body(error))
             self._touch(member)
+            # The rebalance began after this member joined: it must join again.
             if group.state is GroupState.PREPARING:
                 return reply(_sync_body(ErrorCode.REBALANCE_IN_PROGRESS))
+            # A member that repeats its sync gets the assignment again.
             if group.state is GroupState.STABLE:
                 return reply(_sync_body(ErrorCode.NONE, group, member.assignment))
             body = _sync_body(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -374,6 +393,7 @@ class GroupCoordinator:
         for each in group.members.values():
             each.assignment = assignments.get(each.identity.member_id, b"")
         code = self._saved(group, is_stable=True)
+        # The group is not in the log, so nobody may work by the assignment.
         if code:
             for each in group.members.values():
                 each.assignment = b""
@@ -432,9 +452,11 @@ class GroupCoordinator:
             for group in self._groups.values():
                 group.expected = {key: until for key, until in group.expected.items() if until > now}
                 for member in list(group.members.values()):
+                    # A member that waits for an answer has sent all it can.
                     is_waiting = member.join is not None or member.sync is not None
                     if not is_waiting and now >= member.deadline_s:
                         self._remove(group, member)
+                # Members without a sync in time are removed, and the rest begins again.
                 if group.state is GroupState.COMPLETING and now >= group.deadline_s:
                     for member in [each for each in group.members.values() if each.sync is None]:
                         self._drop(group, member)
@@ -452,14 +474,17 @@ class GroupCoordinator:
             group = self._groups.get(group_id)
             if generation < 0 and (group is None or group.state is GroupState.EMPTY):
                 return ErrorCode.NONE
+            # Later versions of OffsetCommit have an error of their own for a group that does not exist.
             if group is None:
                 is_new = version is not None and version >= _NAMES_UNKNOWN_GROUPS
                 return ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
             if version is None and generation < 0 and identity == _NOBODY:
-                return ErrorCode.NONE  # producers before KIP-447 do not say whose offsets they commit
+                # Producers before KIP-447 do not say whose offsets they commit
+                return ErrorCode.NONE
             _, member, error = self._member(group_id, identity, generation)
             if member is None or error:
                 return error
+            # The assignment is being changed: the offset may be of a partition that another member gets.
             if version is not None and group.state is GroupState.COMPLETING:
                 return ErrorCode.REBALANCE_IN_PROGRESS
             self._touch(member)

@@ -1,4 +1,4 @@
-"""The offsets that groups have committed: those of a dead disk, and over them in memory those of its readers."""
+"""The offsets that groups have committed: on a dead disk, and in memory what its readers have committed since."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class OffsetStore(Protocol):
         """Keep offsets; with a producer, id and epoch, once its transaction is committed. Raises KafkalogError."""
 
     def delete(self, group: str, places: Iterable[Place] | None = None) -> None:
-        """Delete offsets, those of open transactions too; None: all of the group. Raises KafkalogError."""
+        """Delete offsets, also pending ones of open transactions; None: all of the group. Raises KafkalogError."""
 
 
 class CommittedOffsets:
-    """Offsets that the disks hold, and over them those of consumers since the start, until the broker stops."""
+    """Offsets on the disks, overridden by what consumers commit from the start of the broker to its stop."""
 
     def __init__(self, on_disk: GroupOffsets) -> None:
         self._on_disk = on_disk

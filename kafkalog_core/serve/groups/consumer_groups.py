@@ -1,7 +1,7 @@
 """Consumer groups of KIP-848: the broker assigns, and members move to their target at heartbeats.
 
-The rules are those of `ConsumerGroup`, `GroupMetadataManager.consumerGroupHeartbeat` and `CurrentAssignmentBuilder` of
-Kafka 4.3. A member first gives up what it loses, then gets what nobody else has any more.
+This follows `ConsumerGroup`, `GroupMetadataManager.consumerGroupHeartbeat` and `CurrentAssignmentBuilder` of Kafka
+4.3. A member first gives up what it loses, then gets what nobody else has any more.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _COMMITS_OF_MEMBERS: Final = 9  # OffsetCommit since this version
 class ConsumerGroup(ModernGroup, frozen=True):
     """A group; `seen`: the topics that its target was made of.
 
-    `patterns`: those of which the log holds topics that another broker has stored. `hidden`: topics that no regular
-    expression matches, because they may not be described; `resolved`: what that was found for.
+    `patterns`: regular expressions whose topics are in the log, stored by another broker. `hidden`: topics that no
+    regular expression matches, because they may not be described; `resolved`: what that was found for.
     """
 
     seen: Mapping[str, int] = field(default_factory=dict)
@@ -126,6 +126,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         if beat.assignor is not None and beat.assignor not in ASSIGNORS:
             message = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}."
             return HeartbeatAnswer(ErrorCode.UNSUPPORTED_ASSIGNOR, message=message)
+        # RE2/J in a broker: its syntax decides which expressions are valid.
         try:
             compiled(beat.pattern or "")
         except PatternError as error:
@@ -151,6 +152,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         """Let a static member come back under a new id, if its former self has left for a while."""
         if beat.epoch != JOINS:
             return HeartbeatAnswer(ErrorCode.FENCED_INSTANCE_ID)
+        # UNRELEASED_INSTANCE_ID: two processes with one instance id would take turns.
         if former.epoch != PAUSES:
             message = f"Static member {beat.instance_id} is still in the group."
             return HeartbeatAnswer(ErrorCode.UNRELEASED_INSTANCE_ID, message=message)
@@ -196,6 +198,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         describes, patterns = beat.describes, group.expressions
         if describes is None or not patterns:
             return group
+        # Once for the whole group: a heartbeat must not match every topic name against every expression.
         topics = self._topics.partition_counts()
         resolved = patterns, frozenset(topics), int(self._clock() / _RESOLVED_S)
         if resolved == group.resolved:
@@ -221,13 +224,16 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
     def _reconciled(self, group: ConsumerGroup, member: ModernMember, beat: Heartbeat) -> ModernMember:
         """See ModernGroups (`CurrentAssignmentBuilder.build`)."""
         owned = beat.owned
+        # Nothing to do until the target changes.
         if member.state is MemberState.STABLE and member.epoch == group.target_epoch:
             return member
+        # The member has not given up its partitions yet, and nothing moves before (CurrentAssignmentBuilder.build).
         if member.state is MemberState.UNREVOKED and (owned is None or owned & member.revoking):
             return member
         target = group.target.get(member.member_id, frozenset())
         kept, lost, wanted = member.assigned & target, member.assigned - target, target - member.assigned
         others = (each.held for each in group.members.values() if each.member_id != member.member_id)
+        # Only what no other member holds, also while it gives it up.
         free = wanted.difference(*others)
         if lost and (owned is None or owned & lost):
             until_s = self._clock() + member.rebalance_s
@@ -248,7 +254,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
             return HeartbeatAnswer(ErrorCode.UNKNOWN_MEMBER_ID)
         if beat.instance_id is not None and member.subscription.instance_id != beat.instance_id:
             return HeartbeatAnswer(ErrorCode.UNKNOWN_MEMBER_ID)
-        if beat.epoch == PAUSES:  # its partitions are kept for it until its session ends
+        # Its partitions are kept for it until its session ends
+        if beat.epoch == PAUSES:
             after = group.with_member(replace(member, previous_epoch=member.epoch, epoch=PAUSES))
         else:
             after = group.without([member.member_id])
@@ -276,11 +283,13 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         group = self.group(group_id)
         if group is None:
             return None
+        # A consumer without a group may commit while the group is empty (ConsumerGroup.validateOffsetCommit).
         if epoch < 0 and (not group.members or (version is None and not member_id)):
             return ErrorCode.NONE
         member = group.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        # Earlier versions of OffsetCommit cannot carry STALE_MEMBER_EPOCH.
         if version is not None and version < _COMMITS_OF_MEMBERS:
             return ErrorCode.UNSUPPORTED_VERSION
         if epoch == member.epoch:

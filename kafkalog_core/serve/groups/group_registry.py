@@ -1,7 +1,7 @@
-"""All groups of a broker under one space of names: classic ones, those of KIP-848, share groups, and offsets alone.
+"""All groups of a broker in one namespace: classic groups, KIP-848 groups, share groups, and offsets alone.
 
-A name is that of one kind of group at a time. A group without members becomes one of the other kind when a consumer
-joins it by the other protocol; consumers of both protocols in one group are not served. A share group remains one.
+A name belongs to one kind of group at a time. A group without members changes its kind when a consumer joins by the
+other protocol. Consumers of both protocols in one group are not served. A share group remains a share group.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class GroupRegistry:
         Args:
             offsets: what groups have committed.
             topics: what can be assigned.
-            clock: that of the network, in seconds.
+            clock: the clock of the network, in seconds.
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once, from the client's id.
             limits: bounds of classic groups.
@@ -124,6 +124,7 @@ class GroupRegistry:
     # --- membership ---------------------------------------------------------------------------------------------------
     def join(self, name: str, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
         """Answer JoinGroup: a group of KIP-848 without members becomes a classic one."""
+        # One lock for both protocols: a group must not be of two kinds for a moment.
         with self._lock:
             if self.consumers.has_members(name) or self._is_share(name):
                 return reply(join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request))
@@ -140,7 +141,8 @@ class GroupRegistry:
                 message = f"Group {beat.group_id} is not a consumer group."
                 return HeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
             if beat.epoch == JOINS and self.consumers.problem_of(beat) is None:
-                try:  # before the first record of the new kind: a broker cannot load a group of two kinds
+                # Before the first record of the new kind: a broker cannot load a group of two kinds
+                try:
                     self.classic.forget(beat.group_id)
                 except (KafkalogError, OSError):
                     return HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
@@ -179,7 +181,8 @@ class GroupRegistry:
         version: of OffsetCommit; None: the commit is part of a transaction.
         """
         with self._lock:
-            if self._is_share(name):  # ShareGroup.validateOffsetCommit
+            # ShareGroup.validateOffsetCommit
+            if self._is_share(name):
                 return ErrorCode.GROUP_ID_NOT_FOUND
             code = self.consumers.check_commit(name, identity.member_id, generation, version=version)
             return self.classic.check_commit(name, identity, generation, version=version) if code is None else code
@@ -240,6 +243,7 @@ class GroupRegistry:
                 since_ms = self.classic.empty_since_ms(name)
                 if since_ms is None:
                     continue
+                # KIP-211: offsets age from when the group became empty, not from their commit.
                 is_last = expire(name, self._reads(name), empty_since_ms=since_ms)
                 if is_last and not self.classic.has_members(name):
                     self._forget(name)

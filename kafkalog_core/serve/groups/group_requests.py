@@ -80,6 +80,7 @@ class GroupRequests:
 
     def _coordinator_error(self, key_type: int) -> tuple[ErrorCode, str | None]:
         """Return what is wrong with a type of coordinator. `KafkaApis.getCoordinator` creates its topic."""
+        # FindCoordinatorRequest.CoordinatorType has share groups as well (KIP-932), which are not coordinated here.
         if key_type not in _KNOWN_KEY_TYPES:
             return ErrorCode.INVALID_REQUEST, "only groups and transactions have a coordinator here"
         if self._create_topic is not None:
@@ -93,7 +94,8 @@ class GroupRequests:
         """Answer JoinGroup, once all members have joined."""
         body = context.body
         session_s = body["session_timeout_ms"] / 1000
-        rebalance_ms = body.get("rebalance_timeout_ms", -1)  # since version 1; before, the session's
+        # Since version 1; before, the session's
+        rebalance_ms = body.get("rebalance_timeout_ms", -1)
         request = JoinRequest(
             identity=_identity(body),
             client_id=context.request.client_id or "",

@@ -1,4 +1,4 @@
-"""The requests of the members of consumer groups (KIP-848), and what those of share groups (KIP-932) have in common."""
+"""Requests of members of consumer groups (KIP-848), and what requests of share groups (KIP-932) share with them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ModernGroupRequests:
     """The handlers of heartbeats and descriptions."""
 
     def __init__(self, registry: GroupRegistry, groups: ModernGroups[Any], topics: TopicIds) -> None:
-        """Take the groups of one kind, which are among those of the registry."""
+        """Take the groups of one kind, a part of the registry's groups."""
         self._registry = registry
         self._groups = groups
         self._topics = topics
@@ -152,7 +152,7 @@ class ConsumerGroupRequests(ModernGroupRequests):
         return self._answered(context, self._registry.heartbeat(beat))
 
     def _owned(self, rows: Iterable[Body] | None) -> frozenset[Place] | None:
-        """Return partitions by the names of their topics; those of topics that are gone are left out."""
+        """Return partitions by topic name, without partitions of topics that are gone."""
         if rows is None:
             return None
         named = ((self._topics.topic_name(bytes(each["topic_id"])), each["partitions"]) for each in rows)

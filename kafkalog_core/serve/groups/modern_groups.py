@@ -1,6 +1,6 @@
 """What consumer groups of KIP-848 and share groups (KIP-932) have in common: members, epochs, heartbeats, sessions.
 
-The rules are those of `ModernGroup`, `GroupMetadataManager` and `TargetAssignmentBuilder` of Kafka 4.3. A change of
+This follows `ModernGroup`, `GroupMetadataManager` and `TargetAssignmentBuilder` of Kafka 4.3. A change of
 members, subscriptions or topics raises the group's epoch and gives a new target; members move to it at heartbeats.
 Groups are values: each change makes a new one, which counts once it is written. Time is an argument.
 """
@@ -53,7 +53,7 @@ class MemberState(StrEnum):
 
 
 class ModernLimits(Struct, frozen=True, kw_only=True):
-    """Bounds, with Kafka's settings of consumer groups in brackets; those of share groups are named alike.
+    """Bounds, with Kafka's settings of consumer groups in brackets; share groups have settings named alike.
 
     Args:
         session_s: until a silent member is removed [group.consumer.session.timeout.ms].

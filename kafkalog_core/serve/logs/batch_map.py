@@ -43,7 +43,7 @@ _STRETCH_ROWS: Final = STRETCH_BYTES // _SMALLEST_BATCH + 1
 class Place(Struct, frozen=True):
     """Where a read starts: bytes `position` to `end` must be sent together, of batches of one magic.
 
-    `last_offset` is that of the last of these batches.
+    `last_offset` is the last offset of these batches.
     """
 
     position: int
@@ -98,12 +98,14 @@ class BatchMap:
         """
         start, end, magic = self._positions[number], self._ends[number], self._magics[number]
         whole = Place(start, end, magic, self._lasts[number])
+        # A stretch has many batches: walk it again to find the offset's batch. Headers only, of some KiB.
         batches = self._walked(number, read)
         if batches is None:
             return whole
         lasts = batches.column("last_offset")
         row = bisect_left(lasts, offset)
-        if row >= batches.count:  # the file is not what it was when it was mapped
+        # The file is not what it was when it was mapped
+        if row >= batches.count:
             return whole
         position = batches.column("position")[row]
         return Place(position, position + batches.column("size_bytes")[row], magic, lasts[row])
@@ -131,6 +133,7 @@ class BatchMap:
 
     def range_end(self, position: int, limit: int) -> int:
         """Return where a range from `position` on ends, at `limit` at the latest: before a hole or another magic."""
+        # A client expects batches of one magic in a partition's records, and reads nothing across a hole.
         number = bisect_right(self._breaks, position)
         return min(limit, self._breaks[number] if number < len(self._breaks) else self.end)
 
@@ -158,6 +161,7 @@ class BatchMap:
     def append(self, position: int, end: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Add a batch of magic 2 that was appended to the log, to the last stretch if that has room."""
         has_room = bool(self._ends) and self._ends[-1] == position and end - self._positions[-1] <= STRETCH_BYTES
+        # One stretch is of one magic, so that a range can end between them.
         if not has_room or self._magics[-1] != MAGIC_V2:
             self.add(position, end, MAGIC_V2, last_offset, max_timestamp_ms, is_one=True)
             return
@@ -196,6 +200,7 @@ def map_batches(source: Source, bounds: PlaceBounds, *, options: ScanOptions) ->
     faults = BatchFaults(source, bounds, options, opens_batches=options.check)
     found = _mapped(faults.watched(scan(source, base_offset=bounds.base_offset, options=options)), bounds.base_offset)
     wrong = faults.wrong()
+    # The first pass has found nothing wrong: nearly every log.
     if not wrong:
         return found
     misplaced = tuple(each for each in wrong if each.reason == _MISPLACED)
@@ -205,6 +210,7 @@ def map_batches(source: Source, bounds: PlaceBounds, *, options: ScanOptions) ->
     if len(misplaced) == len(wrong):
         return left
     found = _mapped(without(scan(source, base_offset=bounds.base_offset, options=options), wrong), bounds.base_offset)
+    # Two ends: misplaced batches do not count for the log end, unreadable ones do, since their offsets are taken.
     found.log_end_offset = left.log_end_offset
     return found
 
@@ -231,7 +237,8 @@ def _add_rows(found: BatchMap, batches: BatchColumns, first: int, last: int) -> 
     while first < last:
         start = positions[first]
         after = last
-        if end - start > STRETCH_BYTES:  # a stretch ends where a batch starts
+        # A stretch ends where a batch starts
+        if end - start > STRETCH_BYTES:
             after = max(bisect_right(positions, start + STRETCH_BYTES, first, last) - 1, first + 1)
         stop = end if after == last else positions[after]
         found.add(start, stop, magic, lasts[after - 1], max(times[first:after]), is_one=after == first + 1)
@@ -241,6 +248,7 @@ def _add_rows(found: BatchMap, batches: BatchColumns, first: int, last: int) -> 
 def _note_epochs(found: BatchMap, batches: BatchColumns, first: int, last: int) -> None:
     epochs = batches.column("leader_epoch")
     latest = found.epochs[-1][0] if found.epochs else -1
+    # Most runs have no new epoch.
     if max(epochs[first:last]) <= latest:
         return
     bases = batches.column("base_offset")

@@ -45,6 +45,7 @@ class SharedFile:
             self._holders -= 1
             if self._holders > 0:
                 return
+            # Outside the lock: closing a file may wait for the disk.
             descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)
 
@@ -55,6 +56,7 @@ class SharedFile:
         """
         if position < 0 or size_bytes < 0:
             raise ValueError(f"a range cannot have position {position} and {size_bytes} bytes")
+        # A range is counted when it is made: between the read and the sending, retention may delete the segment.
         self.hold()
         return FileRange(self, position, size_bytes)
 

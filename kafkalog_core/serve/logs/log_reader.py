@@ -107,12 +107,14 @@ class LiveLogReader(ABC):
 
         That is the limit itself, unless a hole is before it, which no consumer would pass.
         """
+        # Without a hole the log end is the limit, and nothing has to be mapped.
         if not self._holes.any_found:
             return limit
         for segment in reversed(self._segments):
             if segment.base_offset >= limit:
                 continue
             batches = segment.batches or self._cache.get(segment.path)
+            # A consumer that comes to the hole has mapped it
             if batches is None:
                 break  # a consumer that comes to the hole has mapped it
             end = batches.end_before(limit, partial(self._bytes, segment))
@@ -124,10 +126,12 @@ class LiveLogReader(ABC):
     def read(self, offset: int, max_bytes: int, *, is_committed: bool, minimum_one: bool = True) -> FetchedRange:
         """Return what a fetch returns, as `ServedPartition.read` does."""
         nothing = FetchedRange(aborted=() if is_committed else None)
+        # Outside the lock: appends go on while a closed segment is read.
         self._map_before(offset)
         with self._lock:
             if self.is_deleted:
                 raise StorageError("the partition was deleted", path=self.path)
+            # UnifiedLog.read: the log end offset itself is in range.
             if not self.log_start_offset <= offset <= self.log_end_offset:
                 raise OffsetOutOfRangeError(f"offset {offset} is outside of the log", path=self.path)
             limit = self.last_stable_offset() if is_committed else self.high_watermark
@@ -140,13 +144,15 @@ class LiveLogReader(ABC):
                 if not minimum_one:
                     return nothing
                 end = place.end
+            # The batch that holds the limit is not sent, nor is anything after it.
             if limit < segment.end_offset:
                 stretch = batches.stretch_of(limit)
                 if stretch is not None:
                     end = min(end, batches.place(stretch, limit, partial(self._bytes, segment)).position)
             if end <= place.position:
                 return nothing
-            last = batches.last_offset_before(end)  # and from the batch that is sent, not from a hole before it
+            # And from the batch that is sent, not from a hole before it
+            last = batches.last_offset_before(end)
             aborted = self._aborted_between(place.last_offset, last) if is_committed else None
             file = self._hold(segment)
         size = end - place.position
@@ -162,6 +168,7 @@ class LiveLogReader(ABC):
 
     def _find(self, offset: int) -> tuple[LiveSegment, BatchMap, Place] | None:
         segments = self._segments
+        # The floor segment (LogSegments.floorSegment).
         number = max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
         for segment in segments[number:]:
             batches = self._map(segment)
@@ -181,7 +188,8 @@ class LiveLogReader(ABC):
             except StorageError:
                 if self._has(segment):
                     raise
-                return  # it was deleted or cleaned meanwhile: the read sees the segments of now
+                # It was deleted or cleaned meanwhile: the read sees the segments of now
+                return
 
     def _has(self, segment: LiveSegment) -> bool:
         """Return whether a segment is one of the log now: only then its path is that of its own bytes."""
@@ -199,7 +207,8 @@ class LiveLogReader(ABC):
             raise StorageError("the partition was deleted", path=self.path)
         with Source.open(segment.path) as source:
             known = self._bounds.get(segment.base_offset) or PlaceBounds(base_offset=segment.base_offset)
-            bounds = replace(known, next_base=segment.end_offset)  # a clean may have joined segments
+            # A clean may have joined segments
+            bounds = replace(known, next_base=segment.end_offset)
             found = map_batches(source, bounds, options=CHECKED)
         self._holes.report(segment.path, found)
         segment.max_timestamp_ms = max(segment.max_timestamp_ms, found.max_timestamp_ms)
@@ -213,10 +222,12 @@ class LiveLogReader(ABC):
 
     def _bytes(self, segment: LiveSegment, start: int, end: int) -> memoryview:
         with self._lock:
+            # The path may belong to another segment by now, which a clean has put there.
             if not self._has(segment):
                 raise StorageError("the segment was deleted or cleaned meanwhile", path=segment.path)
             file = self._hold(segment)
         try:
+            # pread: several threads read one descriptor, which has one file position.
             return memoryview(os.pread(file.descriptor, end - start, start))
         except OSError as error:
             raise open_error(segment.path, error) from error
@@ -224,7 +235,7 @@ class LiveLogReader(ABC):
             file.release()
 
     def batches_from(self, offset: int) -> Iterator[Run]:
-        """Yield the batches from the one that holds an offset on, up to the log end offset at the start."""
+        """Yield the batches from an offset on, the batch that holds it first, up to the log end offset at the start."""
         with self._lock:
             segments = [each for each in self._segments if each.end_offset > offset]
         for segment in segments:
@@ -249,9 +260,11 @@ class LiveLogReader(ABC):
         try:
             return self._first_from(segments, timestamp_ms)
         except StorageError:
+            # Nothing has changed meanwhile: the error is the file's own.
             if all(map(self._has, segments)):
                 raise
-            return self._first_from(self._segments, timestamp_ms)  # some were deleted or cleaned meanwhile
+            # Some were deleted or cleaned meanwhile
+            return self._first_from(self._segments, timestamp_ms)
 
     def _first_from(self, segments: Sequence[LiveSegment], timestamp_ms: int) -> TimedOffset | None:
         for segment in segments:
@@ -260,7 +273,8 @@ class LiveLogReader(ABC):
             batches = self._map(segment)
             if batches.max_timestamp_ms < timestamp_ms:
                 continue
-            with self._lock:  # an append changes the map of the active segment
+            # An append changes the map of the active segment
+            with self._lock:
                 stretches = list(batches.stretches_from_time(timestamp_ms))
             for start, end in stretches:
                 found = first_record_at(self._bytes(segment, start, end), timestamp_ms, self.log_start_offset)
@@ -283,6 +297,7 @@ class LiveLogReader(ABC):
                 entries.append((self.log_end_offset, now_ms))
         if timestamp_ms == _EARLIEST_OFFSET:
             entries = entries[:1]
+        # The oldest protocol knows segments alone: their modification times are used instead of record times.
         elif timestamp_ms != _LATEST_OFFSET:
             while entries and entries[-1][1] > timestamp_ms:
                 entries.pop()
@@ -295,6 +310,7 @@ class LiveLogReader(ABC):
             return epoch, self.log_end_offset
         if not entries or epoch < 0 or epoch > entries[-1].epoch:
             return _NO_EPOCH
+        # LeaderEpochFileCache.endOffsetFor
         return history(entries, (), self.log_end_offset).up_to(epoch) or (epoch, entries[0].start_offset)
 
     def _epoch_at(self, offset: int) -> int:

@@ -59,6 +59,7 @@ def find_tail(
     readable: int | None = None
     has_holes = False
     last = len(segments) - 1
+    # From the last segment backwards, until one is whole.
     for number in range(last, -1, -1):
         found = _whole_tail(segments[number], bounds_of(segments[number]), options)
         served = log_start_offset if found is None else found[0]
@@ -83,6 +84,7 @@ def find_tail(
 def _whole_tail(segment: Segment, bounds: PlaceBounds, options: ScanOptions) -> tuple[int, int] | None:
     """Return end offset and last leader epoch of a segment by its index; None: no index helps, or damage."""
     with Source.open(segment.files[0].path) as source:
+        # An index entry leads close to the end; without one the whole segment would be read.
         start = last_indexed(source, segment)
         if not start:
             return None
@@ -92,4 +94,5 @@ def _whole_tail(segment: Segment, bounds: PlaceBounds, options: ScanOptions) -> 
             if isinstance(item, Damage):
                 return None
             end, epoch = item.batches.column("last_offset")[-1] + 1, item.batches.column("leader_epoch")[-1]
+        # A wrong index leads elsewhere in the log, or past damage: then the map decides.
         return None if faults.may_be_wrong else (end, epoch)

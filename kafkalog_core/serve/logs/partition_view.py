@@ -151,6 +151,7 @@ class ServedPartition:
         self._ends: dict[int, int] = {}
         self._found_renamed: tuple[int, ...] | None = None
         self._holes = HoleReports(options.notify)
+        # LogLoader.load takes the larger of checkpoint and first base offset.
         context = PartitionContext(log_start_offset=options.log_start_offset)
         first_base = self._bases[0] if self._bases else None
         self.log_start_offset = log_bounds(first_base, context, rules_of(LATEST)).local_start
@@ -172,7 +173,7 @@ class ServedPartition:
         return opened
 
     # --- bounds -------------------------------------------------------------------------------------------------------
-    # What follows is found once, and not by `cached_property`: before Python 3.12 its lock is that of all partitions.
+    # Found once each, but not by `cached_property`: before Python 3.12, all partitions would share its lock.
     @property
     def _tail(self) -> tuple[int, int]:
         """The log end offset, and the leader epoch of the last batch; -1: the segment with it has none."""
@@ -187,6 +188,7 @@ class ServedPartition:
             return end, epoch
         with self._lookup() as lookup:
             end_at = lookup.end_at(self._options.until_ms)
+        # The time is after the last record: the whole log is served.
         if end_at is None or end_at >= end:
             return end, epoch
         end = self._end_before(max(end_at, self.log_start_offset))
@@ -226,13 +228,14 @@ class ServedPartition:
         cannot be read.
         """
         mark = self._options.high_watermark
+        # A checkpointed high watermark above the log end is lowered (UnifiedLog.updateHighWatermark).
         return self._end_before(self.log_end_offset if mark is None else min(mark, self.log_end_offset))
 
     def _end_before(self, limit: int) -> int:
         """Return the offset after the last batch that ends before a limit, which no consumer passes.
 
-        A hole before the limit is passed by the batch after it, which no consumer gets: one that waits for the limit
-        itself would wait for ever.
+        Only the batch after a hole takes a consumer past it. If the hole is right before the limit, no consumer gets
+        that batch, so waiting for the limit itself would never end.
         """
         if limit >= self._tail_on_disk.readable:
             return self._tail_on_disk.readable
@@ -267,6 +270,7 @@ class ServedPartition:
         """The transactions in the log, which is read once."""
         found = self._view
         if found is None:
+            # Checked again under the lock: another thread may have read the log meanwhile.
             with self._lock:
                 found = self._view = self._view or self._read_committed()
         return found
@@ -296,6 +300,7 @@ class ServedPartition:
 
         Raises OffsetOutOfRangeError, and StorageError.
         """
+        # UnifiedLog.read: an offset outside the log is OFFSET_OUT_OF_RANGE, and the client's reset policy decides.
         if not self.log_start_offset <= offset <= self.log_end_offset:
             bounds = f"{self.log_start_offset} to {self.log_end_offset}"
             raise OffsetOutOfRangeError(f"offset {offset} is outside of the log's offsets, {bounds}", path=self.path)
@@ -308,12 +313,14 @@ class ServedPartition:
         batches = self._map(number)
         end = batches.range_end(place.position, place.position + max(max_bytes, 0))
         if is_committed:
+            # A transaction without a marker in this log cannot be known to be committed: nothing from it on is sent.
             limit = min(limit, self._committed.end_of_unmarked(place.last_offset))
         stop = self._position_of(number, batches, limit)
         last_offset = batches.last_offset_before(max(end, place.end))
         if end < place.end:
             if not minimum_one:
                 return nothing
+            # KIP-74: the first batch is returned whole.
             end = place.end
         if stop is not None and stop < end:
             end = stop
@@ -321,14 +328,15 @@ class ServedPartition:
             return nothing
         aborted = None
         if is_committed:
-            # Not from `offset` on, where a hole may be: a client drops the records of a producer until it sees an abort
-            # marker, and after the last batch of a transaction it may see that of the next one alone.
+            # Not from `offset` on, where a hole may be: a client drops a producer's records until it sees an abort
+            # marker, and after the last batch of a transaction, that marker may belong to the next one.
             aborted = tuple(
                 AbortedTransaction(span.producer_id, span.first)
                 for span in self._committed.hidden_between(place.last_offset, max(last_offset, place.last_offset))
             )
         size = end - place.position
-        file = self._cache.hold(_log_path(self._segments[number]))  # the range is this holder
+        # The range is this holder
+        file = self._cache.hold(_log_path(self._segments[number]))
         return FetchedRange((FileRange(file, place.position, size),), size, place.magic, aborted)
 
     def _find(self, offset: int) -> tuple[int, Place] | None:
@@ -340,7 +348,8 @@ class ServedPartition:
             found = self._place_in(number, offset)
             if found is not None:
                 break
-        if found is None or found[0] > first:  # none where it should be: a file that was renamed may hold it
+        # None where it should be: a file that was renamed may hold it
+        if found is None or found[0] > first:
             others = [self._place_in(number, offset) for number in self._renamed]
             found = min((each for each in (found, *others) if each), key=lambda each: each[1].last_offset, default=None)
         return found
@@ -396,11 +405,13 @@ class ServedPartition:
         if record is None:
             return None
         offset, time_ms = record.offset, record.timestamp_ms or 0
-        if not self._is_served(record):  # it is in a hole: the maps know the others
+        # It is in a hole: the maps know the others
+        if not self._is_served(record):
             found = self._first_from(timestamp_ms)
             if found is None:
                 return None
             offset, time_ms = found
+        # Kafka hides offsets at or above the high watermark from time look-ups (Partition.fetchOffsetForTimestamp).
         return None if offset >= self.high_watermark else TimedOffset(offset, time_ms, self._epoch_at(offset))
 
     def _is_served(self, record: RecordPlace) -> bool:
@@ -426,6 +437,7 @@ class ServedPartition:
         end = self.log_end_offset
         largest = max(
             (
+                # Up to the log end that is served, after which the disk may hold more (`until_ms`).
                 self._map(number).max_timestamp_before(end, partial(self._bytes, number))
                 for number, base in enumerate(self._bases)
                 if base < end
@@ -463,13 +475,15 @@ class ServedPartition:
         file = read_epoch_file(self.path)
         in_file = () if file is None else file.entries
         if self._is_cut:
+            # Of a log that ends earlier, later epochs have not begun.
             in_file = tuple(each for each in in_file if each.start_offset < self.log_end_offset)
             return history(in_file, self._epochs_before(self.log_end_offset), self.log_end_offset)
         in_log: list[tuple[int, int]] = []
         if not in_file or in_file[-1].epoch < self._tail[1]:
             number = len(self._segments) - 1
             if number > 0 and self._tail[1] == _UNDEFINED and not self._segments[-1].size_bytes:
-                number -= 1  # the last one was rolled, and not written to since
+                # The last one was rolled, and not written to since
+                number -= 1
             in_log = self._map(number).epochs if number >= 0 else []
         return history(in_file, [EpochStart(*each) for each in in_log], self.log_end_offset)
 
@@ -485,6 +499,7 @@ class ServedPartition:
         `LeaderEpochFileCache.endOffsetFor`: an epoch after the latest is unknown, one before the first ends where the
         first starts.
         """
+        # LeaderEpochFileCache.endOffsetFor returns an undefined end for unknown epochs.
         epochs = self._history.epochs
         if not epochs or epoch < 0 or epoch > epochs[-1].epoch:
             return _NO_EPOCH
@@ -522,7 +537,8 @@ class ServedPartition:
             found = map_batches(source, self._bounds_of(segment), options=self._options.scan_options)
         self._holes.report(_log_path(segment), found)
         tail = self._found_tail_on_disk
-        if tail is not None and found.end and found.end_offset > tail.readable:  # others are within its range
+        # Others are within its range
+        if tail is not None and found.end and found.end_offset > tail.readable:
             end = max(found.log_end_offset, tail.end)
             self._found_tail_on_disk, self._found_tail = LogTail(end, tail.epoch, found.end_offset), None
         return found

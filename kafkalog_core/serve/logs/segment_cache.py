@@ -30,7 +30,7 @@ class SegmentCache:
     def __init__(self, max_map_bytes: int = _MAP_BYTES, max_files: int = _FILES) -> None:
         """Set the bounds.
 
-        max_map_bytes: memory of all maps; the one that was added last may be larger. max_files: open descriptors; files
+        max_map_bytes: memory of all maps; the newest map may exceed it. max_files: open descriptors; files
             of ranges that are being sent are not among them.
         """
         self._max_map_bytes = max_map_bytes
@@ -66,12 +66,14 @@ class SegmentCache:
         if found is not None:
             return found
         with self._lock:
+            # One thread maps a segment, and the others wait for it: the map costs a read of the whole log.
             making = self._making.setdefault(path, threading.Lock())
         with making:
             found = self.get(path)
             if found is None:
                 forgotten = self._forgotten
                 found = make()
+                # `forget` was called meanwhile: the map may be of a file that a clean has replaced.
                 if forgotten == self._forgotten:
                     self.put(path, found)
         with self._lock:
@@ -84,6 +86,7 @@ class SegmentCache:
             known = self._maps.pop(path, None)
             self._map_bytes += batches.size_bytes - (known.size_bytes if known is not None else 0)
             self._maps[path] = batches
+            # The newest is kept even if it alone is too large.
             while self._map_bytes > self._max_map_bytes and len(self._maps) > 1:
                 self._map_bytes -= self._maps.popitem(last=False)[1].size_bytes
 
@@ -95,10 +98,12 @@ class SegmentCache:
                 try:
                     found = SharedFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
                 except OSError as error:
+                    # A missing file is reported by the request that needs it.
                     raise open_error(path, error) from error
             self._files[path] = found
             found.hold()
             while len(self._files) > self._max_files:
+                # Released, not closed: a range that is being sent keeps the file open.
                 self._files.popitem(last=False)[1].release()
             return found
 

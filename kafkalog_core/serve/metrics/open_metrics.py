@@ -1,7 +1,7 @@
 """What a broker counts, as text that Prometheus reads (the OpenMetrics format, written by `prometheus_client`).
 
-Names that begin with `kafka_` are those of kafka_exporter, with its labels, so that its dashboards and alerts for lag
-and offsets work here too; those of kafkalog's own begin with `kafkalog_`. The number of series is bounded: topics by
+Names that begin with `kafka_` are taken from kafka_exporter, with its labels, so that its dashboards and alerts for lag
+and offsets work here too. Metrics of kafkalog itself begin with `kafkalog_`. The number of series is bounded: topics by
 `Traffic`, partitions and offsets of groups by `_MAX_SERIES` for each metric.
 """
 

@@ -244,7 +244,7 @@ NO_OBSERVER: NetworkObserver = _NoObserver()
 
 
 class NetworkLimits(Struct, frozen=True):
-    """Bounds of a server; the names in brackets are those of Kafka's settings.
+    """Bounds of a server, with the names of Kafka's settings in brackets.
 
     - max_connections, max_connections_per_host: further connections are closed at once [max.connections,
       max.connections.per.ip].
@@ -259,8 +259,8 @@ class NetworkLimits(Struct, frozen=True):
     - max_response_bytes: memory of the buffers of one response; ranges of files do not count.
     - max_turn_bytes: bytes that one connection may send us before the others of its processor get their turn, and that
       we send it while no other waits.
-    - max_sent_bytes: the same of what we send it while others wait. A small response waits for those of the others that
-      are sent before it, each longer than its bytes take: the client that gets them needs the processors too.
+    - max_sent_bytes: the same of what we send it while others wait. A small response waits until the larger ones before
+      it are sent. That takes longer than their bytes do, because the client that gets them needs the processors too.
     """
 
     max_connections: int = 10_000

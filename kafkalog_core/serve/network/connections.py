@@ -89,6 +89,7 @@ class FrameMemory:
     def reserve(self, owner: Connection, size_bytes: int, wake: Callable[[], object]) -> bool:
         """Return whether the owner may use more memory now; else `wake` is called when it may ask again."""
         with self._lock:
+            # The first connection over the bound becomes the senior: one at least has to make progress.
             if self._used_bytes + size_bytes > self._bound_bytes:
                 if self._senior is not None and self._senior is not owner:
                     self._waiting[owner] = wake
@@ -105,14 +106,17 @@ class FrameMemory:
     def release(self, owner: Connection, size_bytes: int) -> None:
         """Give back all memory of an owner, which no longer waits."""
         with self._lock:
+            # A connection that closes while it waits must not be woken.
             self._waiting.pop(owner, None)
             self._used_bytes -= size_bytes
             if self._senior is owner:
                 self._senior = None
+            # It had nothing reserved, so its end makes no room for anybody.
             elif size_bytes == 0:
                 return
             wakes = list(self._waiting.values())
             self._waiting.clear()
+        # Without the lock: a wake-up posts into another thread's mailbox, which has a lock of its own.
         for wake in wakes:
             wake()
 
@@ -174,6 +178,8 @@ class Connection:
     def begin_frame(self, max_bytes: int) -> None:
         """Check the length, and allocate a first buffer that is small, whatever the length promises."""
         size = int.from_bytes(self.buffer, "big", signed=True)
+        # A length from a client that speaks another protocol, such as HTTP, is a large number: nothing is allocated for
+        # it.
         if not MIN_REQUEST_BYTES <= size <= max_bytes:
             raise Closing(CloseReason.FRAME, f"length {size}, expected {MIN_REQUEST_BYTES} to {max_bytes}")
         self.frame_bytes = size
@@ -184,6 +190,7 @@ class Connection:
         """Return whether little came lately of a frame that memory is reserved for: to be asked about once a second."""
         since_s, had_bytes = self.measured
         if self.is_paused or not self.reserved_bytes:
+            # A connection that waits for memory, or has none reserved, is not measured: its time begins again.
             self.measured = (now_s, self.filled)
         elif now_s - since_s >= _PATIENCE_S:
             self.measured = (now_s, self.filled)
@@ -196,6 +203,7 @@ class Connection:
         A client is trusted with the size of its last request at once.
         """
         size = len(self.buffer)
+        # Tripled at most, so that a length alone cannot make the broker allocate: the bytes have to come.
         trusted = max(3 * size, min(self.request_bytes, _TRUSTED_BYTES))
         return min(self.frame_bytes - size, trusted, _MAX_GROWTH_BYTES)
 
@@ -232,6 +240,7 @@ class Connection:
                 output.append(view)
                 in_memory += len(view)
         self.response_bytes = in_files + in_memory
+        # A Kafka response has an int32 for its length.
         if in_memory > max_bytes or self.response_bytes > _MAX_INT32:
             raise Closing(CloseReason.RESPONSE_SIZE, f"{in_memory} bytes in memory, {in_files} bytes in files")
         output[length] = memoryview(self.response_bytes.to_bytes(_LENGTH_BYTES, "big"))
@@ -254,6 +263,7 @@ class Connection:
         # Some of the budget is kept for a rest, which would not be worth a turn of its own.
         wanted = part.left_bytes if part.left_bytes <= budget_bytes else budget_bytes - budget_bytes // 5
         size = self.transport.send_file(part.file, part.position, wanted)
+        # A short send means that the socket is full, except where a send of TLS or a copy is short by itself.
         self.is_full = size < wanted and self.transport.sends_all
         if size == 0:  # the length of the response is promised, and its bytes no longer exist
             raise Closing(CloseReason.FILE_TRUNCATED, f"{part.left_bytes} bytes are missing at byte {part.position}")
@@ -265,12 +275,14 @@ class Connection:
     def _send(self, budget_bytes: int) -> int:
         buffers: list[memoryview] = []
         left = budget_bytes
+        # Bounded by what one sendmsg takes (IOV_MAX).
         for piece in islice(self.output, _MAX_BUFFERS):
             if isinstance(piece, _FilePart) or left == 0:
                 break
             buffers.append(piece[:left])
             left -= len(buffers[-1])
         last = self.output[len(buffers) - 1]
+        # MSG_MORE only if something follows, else the kernel holds the last packet back.
         more = len(buffers) < len(self.output) or (not isinstance(last, _FilePart) and len(buffers[-1]) < len(last))
         sent = taken = self.transport.send(buffers, more)
         self.is_full = sent < budget_bytes - left and self.transport.sends_all
@@ -293,6 +305,7 @@ class Connection:
             if isinstance(piece, _FilePart):
                 if piece.left_bytes:
                     return
+                # The descriptor is shared: the last range that is sent lets it close.
                 piece.file.release()
             elif len(piece):
                 return
@@ -326,6 +339,7 @@ class ConnectionQuotas:
                 self.refused += 1
                 return f"{self._limits.max_connections_per_host} connections of this address are open"
             self._hosts[host] += 1
+            # By their number and not by turns: long connections would pile up on one processor.
             number = self._processors.index(min(self._processors))
             self._processors[number] += 1
             return number
@@ -335,5 +349,6 @@ class ConnectionQuotas:
         with self._lock:
             self._processors[number] -= 1
             self._hosts[host] -= 1
+            # An address that has left takes no memory.
             if not self._hosts[host]:
                 del self._hosts[host]

@@ -94,8 +94,10 @@ class _Mailbox:
     def post(self, mail: _Mail) -> bool:
         """Add mail and wake the thread, from any thread; false: the mailbox is closed and the mail is not delivered."""
         with self._lock:  # the byte is written under the lock: the thread never takes the list between list and byte
+            # Mail for a thread that has ended would never be read: the caller has to undo what it wanted.
             if self._is_open:
                 self._mail.append(mail)
+                # One byte for all mail that waits: a pipe that is full would block the thread that posts.
                 if not self._is_signalled:
                     self._is_signalled = True
                     os.write(self._writer, b"\0")
@@ -134,6 +136,7 @@ class Loop(ABC):
             undo.callback(self._selector.close)
             self._selector.register(self.mailbox.reader, _READ)
             undo.pop_all()
+        # A daemon, so that a handler which never returns does not keep the process from its end.
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._never = threading.Event()
 
@@ -168,6 +171,7 @@ class Loop(ABC):
             step()
         except BaseException as error:  # noqa: BLE001 - a handler's SystemExit is not the end of the thread either
             self.counters.failures += 1
+            # Reported without raising: the thread serves other connections.
             self.note(self._shared.observer.network_error, self.thread.name, error)
             self.pause()
 
@@ -217,6 +221,7 @@ class Processor(Loop):
         if connection is None:
             self._guard(step)
             return
+        # Mail may come for a connection that was closed meanwhile.
         if connection.is_closed:
             return
         try:
@@ -238,6 +243,7 @@ class Processor(Loop):
         self._connections.discard(connection)
         self._by_activity.pop(connection, None)
         self._again.pop(connection, None)
+        # Last in, first out: the selector first, while its descriptor is open, and the observer last.
         with suppress(BaseException), ExitStack() as stack:
             stack.callback(self.note, self._observer.connection_closed, facts, reason, detail, error)
             stack.callback(self._shared.quotas.leave, facts.peer_host, facts.processor)
@@ -272,12 +278,16 @@ class Processor(Loop):
         return until is not None and (not self._connections or self._clock() >= until)
 
     def _round(self) -> None:
+        # Replaced as a whole: turns of this round may ask for another one.
         again, self._again = self._again, {}
+        # Bytes that TLS or a read ahead has buffered are not seen by a selector, so it must not sleep.
         ready = self._selector.select(0 if again else self._timeout_s())
         limits, others = self._shared.limits, len(ready) + len(again)
+        # A smaller turn while others wait, so that a large fetch does not hold up small requests.
         self._sent_bytes = limits.max_sent_bytes if others > 1 else limits.max_turn_bytes
         for key, _ in ready:
             if key.data is not None:
+                # Once in a round, although it was selected and has asked for a turn.
                 again.pop(key.data, None)
                 self._run_step(key.data, partial(self._turn, key.data))
         for each in again:
@@ -285,6 +295,7 @@ class Processor(Loop):
         for connection, step in self.mailbox.take():
             self._run_step(connection, step)
         now_s = self._clock()
+        # After the mail: an answer that came in time is not replaced by its deadline's.
         while self._deadlines and self._deadlines[0][0] <= now_s:
             _, _, connection, pending = heapq.heappop(self._deadlines)
             self._run_step(connection, partial(self._resume, connection, pending))
@@ -292,8 +303,10 @@ class Processor(Loop):
             _, _, connection = heapq.heappop(self._muted)
             self._run_step(connection, partial(self._await_request, connection))
         idle_since_s = now_s - self._shared.limits.max_idle_s
+        # In the order of their last use, so that only connections that are idle are looked at.
         while self._by_activity and (oldest := next(iter(self._by_activity))).active_s <= idle_since_s:
             self._close(oldest, CloseReason.IDLE)
+        # Slow clients matter only while they hold memory that others need.
         if self._is_memory_waited_for():
             for slow in [each for each in self._connections if each.is_slow(now_s)]:
                 self._close(slow, CloseReason.SLOW)
@@ -321,6 +334,7 @@ class Processor(Loop):
     def _end(self) -> None:
         for connection in list(self._connections):
             self._close(connection, CloseReason.SHUTDOWN)
+        # The mailbox is read once more: a connection in it would remain open.
         for _, step in self.mailbox.take():  # connections accepted meanwhile, which are closed again
             self._guard(step)
         for connection in list(self._connections):
@@ -349,6 +363,7 @@ class Processor(Loop):
     def _read(self, connection: Connection) -> None:
         """Read of the request what has arrived, at most a turn's bytes; answer it if it is whole."""
         left = self._max_turn_bytes
+        # Bounded by a turn: a client that sends without end must not keep the thread.
         while left > 0:
             size = connection.receive()
             if not size:
@@ -385,6 +400,7 @@ class Processor(Loop):
         connection.is_paused = not connection.memory.reserve(connection, size, again)
         if connection.is_paused:
             self._watch(connection, 0)
+            # Waiting for memory is not idleness.
             self._by_activity.pop(connection, None)
             return False
         connection.reserved_bytes += size
@@ -455,6 +471,7 @@ class Processor(Loop):
                 left -= size
                 if connection.is_full:
                     break
+        # Counted in any case: a client that has left has got what was sent before.
         finally:
             sent = self._sent_bytes - left
             self.counters.bytes_out += sent
@@ -500,6 +517,7 @@ class Processor(Loop):
         self._touch(connection)
         self._watch(connection, 0)
         self._by_activity.pop(connection, None)  # it cannot be idle before it may send
+        # A heap cannot remove from its middle: it is built again when most of it is of no use.
         if len(self._muted) > 2 * len(self._connections) + 64:  # most were closed before their time
             self._muted = [each for each in self._muted if not each[2].is_closed]
             heapq.heapify(self._muted)
@@ -520,11 +538,13 @@ class Processor(Loop):
             self._deadlines = [each for each in self._deadlines if each[2].pending is each[3]]
             heapq.heapify(self._deadlines)
         heapq.heappush(self._deadlines, (pending.deadline_s, next(self._tickets), connection, pending))
+        # From now on, another thread may complete it: this one learns of it by mail.
         pending.attach(partial(self.mailbox.post, (connection, partial(self._resume, connection, pending))))
         self._resume(connection, pending)  # it may have been completed before
 
     def _resume(self, connection: Connection, pending: PendingAnswer) -> None:
         """Send a pending answer, unless it is not there yet or was sent."""
+        # Both its completion and its deadline may call this: the second finds that it was sent.
         if connection.pending is not pending:
             return
         answer = pending.take(self._clock())

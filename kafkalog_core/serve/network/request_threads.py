@@ -71,6 +71,7 @@ class RequestThreads:
             if self._is_closed:
                 return Close(_STOPPED)
             self._busy += 1
+            # Threads begin when they are needed: most runs never have a slow request.
             if self._busy > len(self._threads) < _THREADS:
                 thread = threading.Thread(target=self._run, name=f"kafkalog-requests-{len(self._threads)}", daemon=True)
                 self._threads.append(thread)
@@ -92,9 +93,11 @@ class RequestThreads:
         """
         with self._lock:
             self._is_closed = True
+        # Only a change is waited for; a read that goes on harms nobody.
         has_ended = self._change_lock.acquire(timeout=CHANGE_S)
         if has_ended:
             self._change_lock.release()
+        # One end for each thread, after the work that waits.
         for _ in self._threads:
             self._waiting.put(None)
         for each in self._threads:

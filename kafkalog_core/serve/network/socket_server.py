@@ -81,8 +81,10 @@ class PlainTransport:
     def receive_into(self, buffer: memoryview) -> int:
         """Read into a buffer and return the number of bytes; 0: the client closed its side."""
         if not self._ahead:
+            # A large buffer takes the bytes directly, without a copy.
             if len(buffer) >= _AHEAD_BYTES:
                 return self._socket.recv_into(buffer)
+            # A length and a small request then come with one system call.
             self._ahead = self._socket.recv(_AHEAD_BYTES)
         data = self._ahead[: len(buffer)]
         self._ahead = self._ahead[len(data) :]
@@ -108,6 +110,7 @@ class PlainTransport:
             except OSError as error:
                 if error.errno not in _NO_SENDFILE:
                     raise
+                # Some file systems cannot send: found once, then this connection copies.
                 self.sends_all = False
         data = os.pread(file.descriptor, min(size_bytes, _COPY_BYTES), position)
         return self._socket.send(data) if data else 0
@@ -158,6 +161,7 @@ class _Acceptor(Loop):
         return self._is_stopped
 
     def _round(self) -> None:
+        # The mailbox alone is registered after a pause: listen again.
         if len(self._selector.get_map()) == 1:
             for each in self._listening:
                 self._selector.register(each[1], _READ, each)
@@ -179,6 +183,7 @@ class _Acceptor(Loop):
         for _ in range(_ACCEPT_BATCH):
             try:
                 accepted, peer = listening.accept()
+            # The client has left the backlog before it was accepted.
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -186,6 +191,7 @@ class _Acceptor(Loop):
                     self._is_short = True
                     self.counters.failures += 1
                     self.note(self._shared.observer.network_error, f"accept of {listener.name}", error)
+                # EMFILE and the like pass when other connections close.
                 self.pause()
                 return
             self._is_short = False
@@ -206,6 +212,7 @@ class _Acceptor(Loop):
         processor = self._processors[number]
         try:
             accepted.setblocking(False)
+            # As `SocketServer` of Kafka: a response must not wait for the acknowledgement of the packet before.
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             transport = listener.transport(accepted)
@@ -253,6 +260,7 @@ class NetworkServer:
         shared = Shared(handler, observer, limits, clock, memory, self._quotas, unknown, max_frame_bytes)
         self._state = threading.Lock()
         self._is_closed = False
+        # Whatever fails below, no socket that listens is left open.
         with ExitStack() as undo:
             listening = []
             for listener in listeners:
@@ -295,8 +303,10 @@ class NetworkServer:
             if self._is_closed:
                 return True
             self._is_closed = True
+        # The acceptor first: it posts new connections to the processors.
         self._acceptor.stop()
         ended = [self._end(self._acceptor, _JOIN_S)]
+        # One deadline for all, not one for each processor.
         until_s = self._clock() + grace_s
         for each in self._processors:
             each.mailbox.post((None, partial(each.drain, until_s)))
@@ -306,6 +316,7 @@ class NetworkServer:
     @staticmethod
     def _end(loop: Loop, time_s: float) -> bool:
         """Wait for a thread to end, and return whether it did; close a loop whose thread was never started."""
+        # A loop that never ran has a mailbox and a selector to close.
         if loop.thread.ident is None:
             loop.close()
         else:
@@ -336,7 +347,7 @@ def resolved(host: str) -> str | None:
 
 
 def listen_problem(error: OSError | UnicodeError, host: str, port: int, option: str) -> str:
-    """Return why an address cannot be listened on, and what to do. option: the one that names another address."""
+    """Return why an address cannot be listened on, and what to do. option: the option for another address."""
     where = f"cannot listen on {f'[{host}]' if ':' in host else host or '*'}:{port}"
     code = error.errno if isinstance(error, OSError) else None
     if code == errno.EADDRINUSE:
@@ -367,6 +378,7 @@ def _listen(listener: Listener) -> list[socket.socket]:
         port = listener.port
         for family, kind, protocol, _, address in dict.fromkeys(found):
             listening.append(socket.socket(family, kind, protocol))
+            # A broker that starts again must not wait until its old connections have left TIME_WAIT.
             listening[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:  # a lone `::` takes IPv4 clients too, as in Kafka; with 0.0.0.0 it may not
                 listening[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(len(found) > 1))

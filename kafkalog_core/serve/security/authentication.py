@@ -70,6 +70,7 @@ class PlainExchange(Exchange):
             other, user = (part.decode() for part in parts[:-1])
         except ValueError:
             raise AuthenticationError("a PLAIN token that is not NAME, user and password") from None
+        # PLAIN may name a user to act as (RFC 4616): only oneself is allowed.
         if other not in {"", user} or not self._users.has_password(user, parts[-1]):
             raise AuthenticationError(f"wrong user or password: {user}")
         self.user = user
@@ -99,6 +100,7 @@ class ScramExchange(Exchange):
     def _first(self, text: str) -> str:
         binding, authorized, bare = text.split(",", 2)
         fields = _fields(bare)
+        # RFC 5802 escapes these two; the order matters, since an escaped `=` may come before `2C`.
         name = fields["n"].replace("=2C", ",").replace("=3D", "=")
         if binding not in _GS2_HEADERS or authorized.removeprefix("a=") not in {"", fields["n"]} or "m" in fields:
             raise AuthenticationError(f"a token of {self._mechanism} with a channel binding, extension or other user")
@@ -106,6 +108,7 @@ class ScramExchange(Exchange):
         if known is None:
             raise AuthenticationError(f"unknown user: {name}")
         self._name, self._known, self._header = name, known, f"{binding},{authorized},"
+        # Of both sides, so that neither can replay an exchange.
         self._nonce = fields["r"] + self._new_nonce()
         answer = f"r={self._nonce},s={base64.b64encode(known.salt).decode()},i={known.iterations}"
         self._messages = f"{bare},{answer}"
@@ -117,9 +120,11 @@ class ScramExchange(Exchange):
         signed = f"{self._messages},{unproved}".encode()
         signature = hmac.digest(known.stored_key, signed, self._digest)
         is_header = base64.b64decode(fields["c"], validate=True) == self._header.encode()
+        # The client repeats the header and the nonce: both must be of this exchange.
         if not is_header or fields["r"] != self._nonce or len(proof) != len(signature):
             raise AuthenticationError(f"a proof of {self._mechanism} for another exchange: {self._name}")
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        # In constant time: the time of a comparison must not show how much of a key is right.
         if not hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), known.stored_key):
             raise AuthenticationError(f"wrong password: {self._name}")
         self.user = self._name
@@ -175,6 +180,7 @@ class Authentication(Struct):
         if not self.guards(connection):
             return None
         session = self._sessions.get(connection)
+        # Nobody unknown makes a broker allocate more than a token takes.
         return MAX_TOKEN_BYTES if session is None or session.user is None else None
 
     def session(self, connection: ConnectionFacts) -> _Session:
@@ -196,6 +202,7 @@ class Authentication(Struct):
         if mechanism not in self.mechanisms:
             body["error_code"] = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             return self._refused(context, body, f"mechanism {mechanism} is not offered")
+        # After SaslHandshake v0, tokens come as frames of their own; later versions wrap them in SaslAuthenticate.
         session.mechanism, session.has_raw_tokens = mechanism, context.version == 0
         is_plain = mechanism == _PLAIN
         session.exchange = (

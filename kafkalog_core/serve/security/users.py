@@ -123,7 +123,7 @@ class Users:
         """
         known = self._plain_credential(user)
         is_user = known is not None
-        if known is None:  # the password is hashed all the same, as that of another user
+        if known is None:  # hash the password all the same, as if it were another user's
             known = next(filter(None, map(self._plain_credential, self._names())), None)
         if known is None:
             return False

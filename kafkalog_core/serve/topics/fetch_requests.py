@@ -1,6 +1,6 @@
 """Fetch: the records of partitions, as ranges of their files.
 
-The rules are those of `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages` and `readFromLog` of Kafka 3.9.
+This follows `KafkaApis.handleFetchRequest`, `ReplicaManager.fetchMessages` and `readFromLog` of Kafka 3.9.
 On a disk that nothing writes to, three things differ: when a fetch waits (`FetchRequests._waits`), sessions, of which
 none is ever opened (KIP-227), and the transaction markers at which clients of 0.8 to 0.10 stop (`OldClientReader`).
 """
@@ -146,6 +146,7 @@ class FetchRequests:
         # FetchManager.newContext: epoch 0 or -1 is a full fetch, which may also close a session that it names. Any
         # other continues a session, and there is none.
         if body.get("session_epoch", -1) > 0:
+            # FETCH_SESSION_ID_NOT_FOUND: the client sends a full request next (KIP-227).
             return context.reply(_response_body(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, []))
         name = "topic_id" if context.version >= _FIRST_WITH_IDS else "topic"
         body["topics"] = _joined(distinct_partitions(body["topics"], name, "partitions", "partition"), name)
@@ -174,6 +175,7 @@ class FetchRequests:
         """Send a response with enough data, or wait for it until max_wait is over (`DelayedFetch`)."""
         body = context.body
         min_bytes = min(body["min_bytes"], quota_bytes(context))
+        # As DelayedFetch: enough bytes, no wait wanted, or nothing that could ever get data.
         if body["max_wait_ms"] <= 0 or not response.is_known or _is_enough(min_bytes, response):
             return self._sent(context, response)
         response.release()
@@ -188,12 +190,14 @@ class FetchRequests:
             appends.remove(keys, attempt)
             return self._sent(context, self._read_all(context))
 
-        is_answered = threading.Lock()  # held once an append has answered: two may notify at once
+        # Held once an append has answered: two may notify at once
+        is_answered = threading.Lock()
 
         def attempt() -> None:
             if not pending.is_open:
                 return
             found = self._read_all(context)
+            # One of several appends answers; the others release what they have read.
             if not _is_enough(min_bytes, found) or not is_answered.acquire(blocking=False):
                 found.release()
                 return
@@ -204,7 +208,8 @@ class FetchRequests:
         pending = PendingAnswer(deadline_s, at_deadline, abandoned=lambda: appends.remove(keys, attempt))
         appends.add(keys, attempt)
         try:
-            attempt()  # what was appended meanwhile
+            # What was appended meanwhile
+            attempt()
         except BaseException:
             appends.remove(keys, attempt)
             raise
@@ -221,11 +226,13 @@ class FetchRequests:
         try:
             reply = context.reply(_response_body(ErrorCode.NONE, response.topics))
             throttle_ms = 0 if context.throttle is None else context.throttle.fetched_ms(sum(map(len, reply.pieces)))
-            if throttle_ms:  # KafkaApis.handleFetchRequest: an empty response, and the client asks again
+            # KafkaApis.handleFetchRequest: an empty response, and the client asks again
+            if throttle_ms:
                 reply = context.reply(_response_body(ErrorCode.NONE, []), throttle_ms)
                 response.release()
                 return reply
         except BaseException:
+            # After an error nobody sends the ranges, so their files are released here.
             response.release()
             raise
         if self._traffic is not None and response.sizes:
@@ -236,6 +243,7 @@ class FetchRequests:
     def _read_all(self, context: RequestContext) -> _Response:
         """Read every partition, in the order of the request. Files are released if anything unexpected happens."""
         body = context.body
+        # A client's limit above fetch.max.bytes is lowered.
         limit = min(body.get("max_bytes", MAX_RESPONSE_BYTES), quota_bytes(context))
         response = _Response(context.version, body.get("isolation_level", 0) == _COMMITTED, max(0, limit))
         try:
@@ -265,10 +273,12 @@ class FetchRequests:
             return self._data(asked, topic, partition, response)
         except (KafkalogError, OSError) as error:
             code = error_of(error)
+        # Unknown partitions alone do not answer at once (see `_waits`).
         if code not in _UNKNOWN_PARTITIONS:
             response.is_known = response.is_due = response.has_error = True
         if code == ErrorCode.KAFKA_STORAGE_ERROR and response.version <= _LAST_WITHOUT_STORAGE_ERROR:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # KafkaApis.maybeDownConvertStorageError
+            # KafkaApis.maybeDownConvertStorageError
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         is_outside = partition is not None and code == ErrorCode.OFFSET_OUT_OF_RANGE
         return _partition_body(number, partition if is_outside else None, code)
 
@@ -306,6 +316,7 @@ def _joined(topics: Iterable[Body], name: str) -> list[Body]:
     """Return the rows of topics, one for each: `FetchRequest.fetchData` is one map of partitions."""
     found: dict[str | bytes, Body] = {}
     for topic in topics:
+        # One topic may be named in several rows.
         found.setdefault(topic[name], topic | {"partitions": []})["partitions"] += topic["partitions"]
     return list(found.values())
 

@@ -1,7 +1,7 @@
 """ListOffsets and OffsetForLeaderEpoch: offsets of a partition by position, time and leader epoch.
 
-The rules are those of `KafkaApis.handleListOffsetRequest` and `handleOffsetForLeaderEpochRequest`, of
-`Partition.fetchOffsetForTimestamp` and of `UnifiedLog.fetchOffsetByTimestamp`.
+This follows `KafkaApis.handleListOffsetRequest` and `handleOffsetForLeaderEpochRequest`,
+`Partition.fetchOffsetForTimestamp` and `UnifiedLog.fetchOffsetByTimestamp`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Fetches of clients that cannot read the format of the log: before 0.10 (magic 0) and before 0.11 (magic 0 and 1).
 
-Their records are converted in memory. A range that holds no record for them, because all of it is transaction markers
-or batches that compaction emptied, is a trap: these clients move on by the offsets of the messages that they get. A
-broker of 0.11 to 3.9 fills the response with a message that is too large for it
+Their records are converted in memory. A range may hold no record for them: only transaction markers, or batches that
+compaction emptied. That is a trap, because these clients move on by the offsets of the messages that they get. A broker
+of 0.11 to 3.9 fills the response with a message that is too large for it
 (`LazyDownConversionRecordsSend.buildOverflowBatch`). The client then reports a record that is larger than its fetch
-size, or asks for the same offset again, for ever. Here the reader goes on to the next range with a message, and
-answers with that: its offset is higher than the one that was asked for, as after compaction, which clients accept.
-Only after the last message of the log there is none, so such a client stops before the log end offset.
+size, or asks for the same offset again and again. Here the reader answers with the next range that holds a message.
+Its offset is higher than the requested one, as after compaction, which clients accept. After the last message of the
+log there is no such range, so the client stops before the log end offset.
 
 Clients of 0.11 to 2.0 read magic 2, but not zstd: they fail at the first such batch. A broker of 2.1 to 3.9 refuses
 their fetch if the topic's compression.type is zstd (KIP-110), and any broker sends them a batch that a producer

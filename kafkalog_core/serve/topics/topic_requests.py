@@ -117,6 +117,7 @@ class TopicRequests:
         """Answer Metadata (`KafkaApis.handleTopicMetadataRequest`)."""
         body, node = context.body, self._address(context.connection)
         asked = body["topics"]
+        # In version 0 an empty list means all topics.
         is_all = asked is None or (context.version == 0 and not asked)
         if not is_all:
             rows = metadata_rows(asked, context.version)
@@ -124,6 +125,7 @@ class TopicRequests:
                 return context.reply(_invalid_metadata(asked))
             asked = rows
         operations = self._topic_operations if body.get("include_topic_authorized_operations") else _UNKNOWN_OPERATIONS
+        # Looked up before the creation: the answer says that a new topic is unknown.
         topics = list(self._all_topics() if is_all else self._asked_topics(asked))
         if not is_all and body.get("allow_auto_topic_creation", True):
             self._create_missing(context, asked)
@@ -143,7 +145,7 @@ class TopicRequests:
     def _create_missing(self, context: RequestContext, asked: Iterable[Body]) -> None:
         """Create the topics that do not exist (auto.create.topics.enable).
 
-        The answer to this request still says that they are unknown, as that of a broker does: clients ask again.
+        The answer to this request still says that they are unknown, as a broker's answer does: clients ask again.
         """
         if self._create is None:
             return
@@ -224,6 +226,7 @@ class TopicRequests:
         """Answer DescribeTopicPartitions, page by page (KIP-966, `DescribeTopicPartitionsRequestHandler`)."""
         body, node = context.body, self._address(context.connection)
         cursor = body["cursor"]
+        # In order, so that a cursor has a place among them.
         names = sorted({each["name"] for each in body["topics"]} or self._disks.topics)
         first_name = "" if cursor is None else cursor["topic_name"]
         left = max(min(body["response_partition_limit"], 2000), 1)  # max.request.partition.size.limit

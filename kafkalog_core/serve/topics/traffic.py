@@ -1,6 +1,6 @@
 """What clients write to each topic and read from it, and which produce requests fail: counters alone.
 
-The figures are those of `BrokerTopicMetrics` of Kafka: bytes as they are in the log, after a conversion or a new
+The figures follow Kafka's `BrokerTopicMetrics`: bytes as they are in the log, after a conversion or a new
 compression. Handlers count once per batch that is appended and once per response that is sent.
 """
 

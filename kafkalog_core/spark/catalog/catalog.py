@@ -68,7 +68,7 @@ class CatalogRequest(Struct, frozen=True, kw_only=True):
 
     Args:
         targets: all log directories and partitions of the catalog, with absolute paths, from `targets.resolve`.
-        output: where the catalog is: new, empty, or that of an earlier run.
+        output: where the catalog is: new, empty, or from an earlier run.
         now_ms: time of the check and the commit, in ms since 1970.
         level: depth of the checks; see `VerifyRequest`.
         max_batch_bytes: size limit of a batch, stored and decompressed, in bytes.
@@ -119,21 +119,26 @@ def catalog(
             )
         if not (is_object(target.path) or os.path.isabs(target.path)):
             raise SelectionError("a catalog needs absolute paths; name the directory by its own", path=target.path)
+    # A catalog inside a log directory would be among the files that it describes.
     refuse_inside(request.output, [target.path for target in request.targets])
     with OutputRun(request.output, CATALOG_KIND, run_id, disk) as lake:
         depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         before = lake.output.state
+        # Made by other rules or at another depth, the notes of the last run are of no use: all is read again.
         state = before if before.get("head") == rules_of(depth) else {}
         lost = {name: lake.output.lost(name, lake.listed) for name in CATALOG_TABLES}
+        # By the listing at the start of the run: a file that somebody deleted is found before it is needed.
         missing = frozenset({*lost["batches"], *_missing_notes(before, lake.listed)})  # their segments are read again
         readers = CatalogReaders(lake.store, run_id, depth, state, progress, missing)
         contents = _SmallTables()
         yield from _verified(workers, request, readers, report, contents)
         readers.write_held()
         volumes = VolumeSet(lake.store, run_id, before.get("volumes", {}), readers.kept, readers.fresh)
+        # After all volumes are known: small ones of many runs become one.
         volumes.merge_small(workers, progress)
         digest = contents.digest()
         is_whole = not missing and not any(lost.values())
+        # A run that finds nothing new leaves no version, so that runs can be frequent.
         if not volumes.is_changed and is_whole and state.get("digest") == digest:
             return  # closing the run deletes what was written
         new_state = {
@@ -174,6 +179,7 @@ class _SmallTables(Struct):
         """Return what the next run needs to know of each partition, with the volumes that hold its segments."""
         return {
             os.fsencode(path).hex(): {**facts, "volumes": [*places.get(path, ())]}
+            # Paths are bytes; JSON has only text.
             for path, facts in self.partitions.items()
         }
 
@@ -183,6 +189,7 @@ class _SmallTables(Struct):
         for name in _SMALL_TABLES:
             digest.update(name.encode())
             for row in self.rows(name):
+                # Text of names that are not UTF-8 has surrogates.
                 digest.update(repr(row).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
@@ -197,6 +204,7 @@ def _verified(
         level=request.level,
         max_batch_bytes=request.max_batch_bytes,
     )
+    # Closed in any case, so that the workers end before the run does.
     with closing(verify(wanted, readers.progress, workers=workers, readers=readers)) as verdicts:
         for verdict in verdicts:
             shown = report.rows
@@ -260,11 +268,13 @@ def _commit(
     from kafkalog_core.spark.session.parquet import write_table  # noqa: PLC0415 -- see `catalog`
 
     store, run_id, now_ms = lake.store, lake.run_id, request.now_ms
+    # Everything is written before the first commit, and nothing of it counts until then.
     files = {
         name: write_table(store, name, run_id, table, contents.rows(name)) for name, table in _SMALL_TABLES.items()
     }
     before, gone = lake.output.state, volumes.old_names()
     old = [file for name, file in lake.output.files("batches").items() if name in gone]
+    # The other tables first: the table of runs names their versions, so its commit makes all of them count.
     versions = {"batches": lake.commit_other("batches", volumes.new_files(), old, now_ms=now_ms)}
     for name, file in files.items():
         versions[name] = lake.commit_other(name, [file], [*lake.output.files(name).values()], now_ms=now_ms)
@@ -279,6 +289,7 @@ def _commit(
     }
 
     def merged(latest: dict[str, Any]) -> dict[str, Any]:
+        # Another run has committed since this one began, so what this one found may be older.
         if latest != before:
             raise LockedError(MEANWHILE, path=request.output.root)
         return dict(state)

@@ -81,6 +81,7 @@ def lost_segments(partition: Partition, before: Iterable[SegmentVerdict]) -> Ite
     there = {segment.log.path for segment in partition.segments if segment.log is not None}
     gone = sorted((each for each in before if each.path not in there), key=lambda each: each.base_offset)
     start = partition.segments[0].base_offset if partition.segments else None
+    # Retention deletes from the front; a segment that is missing after that is a loss.
     deleted = [each for each in gone if start is not None and each.base_offset < start]
     if deleted:
         yield found(
@@ -224,6 +225,7 @@ class CatalogReading:
 
     def __enter__(self) -> Self:
         for volume in self._reader.volumes:
+            # The notes of an earlier run only save work: without them, the segments are read again.
             with suppress(StorageError):  # its segments are read again, and the volume is removed
                 file = NotesFile(self._reader.store, notes_name(volume))
                 for key, note in file.notes(self._reader.path):
@@ -236,6 +238,7 @@ class CatalogReading:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # The volume is finished only if the reading was; else its files are of no use.
         if self._new is not None and kind is not None:
             self._new.abandon(kind, error)
 
@@ -247,6 +250,7 @@ class CatalogReading:
         except StorageError:  # it was deleted
             return None
         unit = unit_of_partition(partition, None, with_path=True)
+        # A partition that has just changed may change again within the resolution of its times.
         self._mark = mark if _is_settled(partition) else None
         volume = next((name for name, note in self._wholes.items() if note.mark == mark), None)
         there = segment_files(partition, unit, with_path=True)
@@ -260,6 +264,7 @@ class CatalogReading:
         self._is_whole = True
         for key in (*others, *live):
             self._keep(self._known[key], key, *files[key])
+        # The note of the partition as a whole remains in its volume.
         self._kept.setdefault(volume, []).append(SegmentKey(self._reader.path, ""))
         return replace(self._wholes[volume].verdict, segments=tuple(verdicts))
 
@@ -272,6 +277,7 @@ class CatalogReading:
         file, key = _file_of(task), self._key(task.segment)
         known = self._known_of(task)
         if known is not None and known.note.verdict is not None:
+            # The chain of producers needs what the segment would have given it, although it is not read.
             replay_pieces(known.file.pieces(key), chain)
             self._keep(known, key, file, task.segment)
             return known.note.verdict
@@ -280,6 +286,7 @@ class CatalogReading:
             watch = BatchWatch(file, self._request, new)
             verdict = check_segment(task, _NotedChain(chain, new, key), advance, watch)
             marks = marks_of(_marked(task.segment))
+            # Marks before the note: a file that has changed since has other ones.
             note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, watch.figures, verdict)
             self._add(new, key, note, file, task.segment, watch.figures)
         return verdict
@@ -321,6 +328,7 @@ class CatalogReading:
         key = self._key(task.segment)
         if key not in self._decided:
             known = self._known.get(key)
+            # Decided once: `unread_bytes` and `check` must agree, or progress would not end where it should.
             is_valid = known is not None and self._is_valid(known.note, task) and known.file.can_replay(key)
             self._decided[key] = known if is_valid else None
         return self._decided[key]
@@ -343,6 +351,7 @@ class CatalogReading:
     # --- new rows and notes -------------------------------------------------------------------------------------------
     def _started(self, segment: Segment | None) -> NewSegments:
         if self._new is None:
+            # A stem by the path, so that names of files of two partitions never meet.
             stem = f"{zlib.crc32(os.fsencode(self._reader.path)):08x}"
             self._new = NewSegments(self._reader.store, self._reader.run_id, stem)
         if segment is not None:
@@ -351,6 +360,7 @@ class CatalogReading:
 
     def _note_whole(self, verdict: PartitionVerdict) -> None:
         """Note the partition, where something of it is written anyway, or its note was of another state."""
+        # Only with other writes: a volume for one note would cost a file for each partition.
         is_due = self._new is not None or any(note.mark != self._mark for note in self._wholes.values())
         findings = (*verdict.findings, *(() if verdict.metadata is None else verdict.metadata.findings))
         if self._is_whole or self._mark is None or not is_due or any(map(_may_pass, findings)):
@@ -373,6 +383,7 @@ class CatalogReading:
         figures: SegmentStats,
     ) -> None:
         new.end(key, note)
+        # A segment without marks cannot be recognized, so neither can its partition.
         if note is None:
             self._mark = None
         self._read_bytes += segment.size_bytes
@@ -441,6 +452,7 @@ _VERSION: Final = 3
 
 def rules_of(depth: Depth) -> dict[str, object]:
     """Return what a catalog depends on besides the disks' files; where it differs, all segments are read again."""
+    # The shape of what is stored and the texts of findings: another release may judge otherwise.
     rules = f"{shape_of(SegmentNote)}{shape_of(PartitionNote)}{FINDING_TYPES}{BATCHES}{tables.SEGMENT}"
     try:
         release = version("kafkalog")
@@ -493,6 +505,7 @@ class CatalogReaders(Struct):
     def reader_of(self, path: str) -> CatalogReader:
         """Return the reader of a partition."""
         known = self.state.get("partitions", {}).get(os.fsencode(path).hex(), {})
+        # A volume of which a file is missing is not opened at all.
         volumes = [name for name in known.get("volumes", ()) if name not in self.missing]
         return CatalogReader(path=path, volumes=tuple(volumes), store=self.store, run_id=self.run_id, depth=self.depth)
 
@@ -506,6 +519,7 @@ class CatalogReaders(Struct):
         elif result.new is not None:
             self.held.append(result.new)
             self.held_bytes += result.new.size_bytes
+            # Bounded memory in the driver, whatever the number of small partitions.
             if self.held_bytes > BIN_BYTES:
                 self.write_held()
         for name, keys in result.kept.items():
@@ -516,6 +530,7 @@ class CatalogReaders(Struct):
         partition.read_bytes += result.read_bytes
         partition.unchanged_bytes += result.unchanged_bytes
         partition.findings += result.findings
+        # Taken off what was expected at the start: these bytes are not read.
         self.progress.expect(-result.unchanged_bytes)
 
     def write_held(self) -> None:
@@ -533,6 +548,7 @@ class CatalogReaders(Struct):
         """Yield findings about partitions of the last run whose directories no longer exist."""
         for name, known in self.state.get("partitions", {}).items():
             path = os.fsdecode(bytes.fromhex(name))
+            # A partition outside the targets of this run is not lost while its directory is there.
             if path not in self.counts and not is_directory(path):
                 yield found(
                     "catalog.partition-gone",

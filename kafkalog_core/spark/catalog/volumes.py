@@ -96,6 +96,7 @@ class VolumeWriter:
         self._store = store
         self._name = attempt_name(run_id, stem)
         self.batches = ParquetFile(store, _batches_name(self._name), CATALOG_TABLES["batches"], compression="zstd")
+        # Two files of one name: rows that Spark reads, and notes that the next run reads.
         self.notes = NotesWriter(store, notes_name(self._name))
 
     def __enter__(self) -> Self:
@@ -107,6 +108,7 @@ class VolumeWriter:
         """Abandon the files if an exception ended the block; the end of the run deletes them."""
         if kind is not None:
             self.batches.__exit__(kind, error, trace)
+            # The error that ended the block counts; the end of the run deletes the files.
             with suppress(OSError, pa.ArrowException):
                 self.notes.close()
 
@@ -123,6 +125,7 @@ class VolumeWriter:
         """Finish and fsync both files."""
         written = self.batches.close()
         notes_bytes = self.notes.close()
+        # Both on disk before the commit names them.
         for name in (_batches_name(self._name), notes_name(self._name)):
             self._store.finish(name)
         batches = TableFile(self._name, written.rows, written.size_bytes, {}, written.bounds, written.nulls)
@@ -134,6 +137,7 @@ class NewSegments:
 
     def __init__(self, store: Store, run_id: str, stem: str) -> None:
         self._place = store, run_id, stem
+        # Making a gatherer costs more than a small partition: take one that is idle.
         self._rows = _IDLE.pop() if _IDLE else ArrowRows(BATCHES, batch_rows=_HELD_ROWS)
         self._keys: list[SegmentKey] = []
         self._batches: list[pa.RecordBatch] = []
@@ -143,6 +147,7 @@ class NewSegments:
 
     def begin(self, size_bytes: int) -> None:
         """Begin a segment of this size."""
+        # A large segment gets its own volume at once, without passing through memory first.
         if size_bytes > _HELD_LOG_BYTES:
             self._spill()
 
@@ -175,6 +180,7 @@ class NewSegments:
         messages = [batch.serialize() for batch in self._batches]
         _IDLE.append(self._rows)
         size_bytes = sum(message.size for message in messages) + sum(map(row_bytes, self._notes))
+        # Compressed, since they travel from the worker to the driver.
         batches = tuple((each.size, pa.compress(each, codec=_PACKING, asbytes=True)) for each in messages)
         return HeldSegments(tuple(self._keys), batches, tuple(self._notes), size_bytes)
 

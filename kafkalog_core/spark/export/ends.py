@@ -1,7 +1,7 @@
 """What other files of a disk show of records that a log no longer has: before its first batch, and after its last one.
 
 A log whose first or last segment is missing or empty looks whole by itself. The checkpoints of its log directory and
-its leader epochs show more, by the same checks as those of `kafkalog verify`.
+its leader epochs show more, by the checks of `kafkalog verify`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class BrokerDirs:
             try:
                 log_dir = target.log_dir if isinstance(target, LogDirTarget) else read_log_dir(path)
                 self._read[path] = read_broker_dir(log_dir)
+            # An unreadable log directory hides nothing of the partition: its own files are still read.
             except StorageError:
                 self._read[path] = None
         return self._read[path]
@@ -81,6 +82,7 @@ class LogEnds:
         `end_offset`: the offset after the last batch.
         """
         name = self._place.name
+        # `-future` and `-delete` directories share the checkpoint entries of the current one.
         if name.state is not DirectoryState.CURRENT or name.topic == METADATA_TOPIC:
             return
         if self._broker_dir is not None:
@@ -100,9 +102,11 @@ class LogEnds:
             text = read_epochs(file)
         except StorageError:
             return
+        # A file that a broker refuses says nothing about where the log ended.
         if text.is_refused:
             return
         bounds = log_bounds(self._bases[0], self._context, rules_of(LATEST))
+        # The lower one: records below a raised log start offset were deleted on request, and are not missing.
         start, sink = min(self._bases[0], bounds.log_start.offset), Sink(name.topic, name.partition)
         add_before_start(text, start, sink, is_clean=bool(self._context.is_clean))
         add_beyond_end(text, end_offset, sink)

@@ -83,10 +83,10 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
 
     Args:
         targets: partitions and log directories, from `targets.resolve`.
-        output: where the export is: new, empty, or that of an earlier run. Without its `syncs` a power failure may
+        output: where the export is: new, empty, or from an earlier run. Without its `syncs` a power failure may
             leave a commit with incomplete files; a killed process does not.
         format: `delta`, or `parquet`: plain files, once, in a new or empty directory.
-        asked: where to begin, and what to do with a log that is not the one that was exported.
+        asked: where to begin, and what to do with a log other than the exported one.
         compression: codec of the Parquet files.
         task_bytes: approximate bytes of log that a task reads and a file holds, of one partition or many small ones.
         commit_bytes: approximate bytes of log between commits; plain files have one, at the end.
@@ -138,7 +138,9 @@ def export(
     """
     if not _RUN_ID.fullmatch(run_id):
         raise ValueError(f"a run id has 1 to 64 letters, digits and dashes: {run_id!r}")
+    # Before anything is created: the next run would take the output for a partition.
     refuse_inside(request.output, [target.path for target in request.targets])
+    # Listed by the driver alone: all tasks must agree on which files there are.
     logs, findings = find_logs(request.targets)
     with FORMATS[request.format](request.output, EXPORT_KIND, run_id, disk) as lake:
         states = ExportState.from_json(lake.output.state, request.output.root)
@@ -219,6 +221,8 @@ class _Export(Struct):
         self.report.expect(partitions=len(plans))
         if self.request.committed:
             self._view(plans)
+        # Files with rows that are exported again are known before the work, because `_is_due` must not commit in
+        # between.
         self.replaced = self._reload(plans)
         self.findings += self._lost()
         todo = [
@@ -231,19 +235,24 @@ class _Export(Struct):
         self.progress.expect(size_bytes)
         tasks = list(self._tasks(todo))
         finished = 0
+        # Closed with the loop: after an error no further task begins.
         with closing(self._results(tasks)) as results:
             for task in tasks:
                 self._take(task, next(results))
                 for each in task:
                     left[each.number] -= 1
                 while finished < len(plans) and not left[finished]:
+                    # In order, so that a commit never contains a later partition without the earlier ones.
                     self._finish(finished, plans[finished])
                     finished += 1
                 begun = plans[finished] if finished < len(plans) and left[finished] < len(todo[finished]) else None
                 if self._is_due(finished, begun):
                     if begun is not None:
+                        # A partition in work is saved with what its tasks have read so far; the next run continues
+                        # there.
                         self._save(begun)
                     yield from self._commit()
+        # Partitions without work are finished too: they may have findings.
         for number in range(finished, len(plans)):
             self._finish(number, plans[number])
         yield from self._commit()
@@ -257,10 +266,12 @@ class _Export(Struct):
             finished: number of partitions that are exported.
             begun: the next one, if something of it is; None: nothing is.
         """
+        # Plain files have one commit, at the end.
         if self.lake.is_once or self.log_bytes < self.request.commit_bytes:
             return False
         if begun is not None and begun.is_reloading:
             return False
+        # Readers must never see a row twice: no commit between the first and the last partition of a replaced file.
         return not any(each.first < finished <= each.last for each in self.replaced)
 
     def _view(self, plans: list[PartitionExport]) -> None:
@@ -281,6 +292,7 @@ class _Export(Struct):
             for number, plan in enumerate(plans)
             if (low := plan.start.reloads_from) is not None
         }
+        # Nothing is reloaded: no file of an earlier run needs a look.
         if not low_of:
             return []
         missing = self.lake.output.lost("records", self.lake.listed)
@@ -288,6 +300,7 @@ class _Export(Struct):
         pieces = []
         for file in self.lake.output.files("records").values():
             drops = [name for name in low_of if self._may_hold(file, name) and _highest(file) >= low_of[name][1]]
+            # By bounds alone, without opening a file: most files have no row of a reloaded partition.
             if not drops:
                 continue
             found.append((file, drops))
@@ -300,7 +313,8 @@ class _Export(Struct):
         replaced = []
         for file, drops in found:
             kept = rewritten.get(file.name) or Kept(None, {drops[0]: file.rows})
-            if not kept.removed:  # its bounds include the partition, but it has no row of it
+            # Its bounds include the partition, but it has no row of it
+            if not kept.removed:
                 continue
             numbers = [low_of[name][0] for name in kept.removed]
             replaced.append(_Replaced(file, kept.file, min(numbers), max(numbers)))
@@ -313,6 +327,7 @@ class _Export(Struct):
     def _may_hold(self, file: TableFile, name: Name) -> bool:
         """Return whether a file may have rows of a partition, by what the table's log says of it."""
         topic, partition = spark_text(name[0]), name[1]
+        # A table of an earlier build has the partition in the names of its directories.
         if file.values:
             return file.values["topic"] == topic and file.values["partition"] == str(partition)
         low, high = file.bounds.get("topic", (topic, topic))
@@ -324,6 +339,7 @@ class _Export(Struct):
     ) -> bool:
         """Return whether no row of a file is kept: it has rows of one partition, or is missing and all are reloaded."""
         others = [name for name in self.states.of if name not in drops and self._may_hold(file, name)]
+        # Rows of others are kept, so the file must be rewritten.
         if others or any(_lowest(file) < low_of[name][1] for name in drops):
             return False
         return len(drops) == 1 or is_missing
@@ -361,6 +377,7 @@ class _Export(Struct):
     def _tasks(self, todo: list[list[_Todo]]) -> Iterator[tuple[_Todo, ...]]:
         """Yield the work of each task: that of many small partitions, unless the table has a folder for each."""
         works = chain.from_iterable(todo)
+        # A folder for each partition: one file cannot hold rows of two.
         if self.lake.output.partitioned_by("records"):
             return ((each,) for each in works)
         return grouped(works, self.request.task_bytes, _MOST_PARTS)
@@ -384,6 +401,7 @@ class _Export(Struct):
             self.adds.append(result.file)
             self.records += result.file.rows
             self.report.records += result.file.rows
+        # The result names the parts in the order of the task.
         for each, part in zip(task, result.parts, strict=True):
             each.plan.take(each.work, part, result.file)
             self.log_bytes += part.totals["bytes"]
@@ -393,7 +411,8 @@ class _Export(Struct):
     def _finish(self, number: int, plan: PartitionExport) -> None:
         plan.finish(self.checkpoints)
         for each in self.replaced:
-            if each.last == number:  # in one commit, so that readers never see a row twice
+            # In one commit, so that readers never see a row twice
+            if each.last == number:
                 self.removes.append(each.file)
                 self.adds += [] if each.new is None else [each.new]
         self._save(plan)
@@ -404,6 +423,7 @@ class _Export(Struct):
     def _save(self, plan: PartitionExport) -> None:
         """Put the state and the findings of a partition into the next commit."""
         self.findings += plan.take_findings()
+        # A partition that has not moved adds nothing to the state, and then there is no empty commit.
         if plan.has_moved:
             self.changed.setdefault(plan.name, self.states.of.get(plan.name))
             self.states.of[plan.name] = plan.state
@@ -411,6 +431,7 @@ class _Export(Struct):
     def _commit(self) -> Iterator[RowChunk]:
         """Commit if anything is new, or if this is the one commit, and yield the rows about it."""
         findings, self.findings = self.findings, []
+        # A commit that changes nothing would still be a version for every reader.
         moved = {name for name, before in self.changed.items() if self.states.of[name] != before}
         if self.adds or self.removes or moved or self.lake.is_once:
             waiting = {"findings": [self._findings_file(findings)]} if findings else {}
@@ -419,6 +440,7 @@ class _Export(Struct):
                 self.adds,
                 self.removes,
                 now_ms=self.now_ms,
+                # Kafka's offsets as Delta transactions: SQL can read how far each partition is exported.
                 transactions={
                     f"kafkalog/{topic}-{number}": self.states.of[topic, number].next_offset for topic, number in moved
                 },
@@ -431,6 +453,7 @@ class _Export(Struct):
         if findings:
             for finding in findings:
                 self.report.add_finding(finding.row(), count=1 + finding.more)
+            # After the commit: a finding that is yielded is also in the table.
             yield self._counted(RowChunk(tables.FINDING, [finding.row() for finding in findings]))
         done, self.done = self.done, []
         if done:
@@ -440,6 +463,8 @@ class _Export(Struct):
         """Return the state with what this run has moved. Raises LockedError if another run moved the same partition."""
         states = ExportState.from_json(latest, self.request.output.root)
         for name, before in self.changed.items():
+            # Compared with the state that this run began with: another run may have committed other partitions, but not
+            # these.
             if states.of.get(name) != before:
                 raise LockedError(
                     f"another run has exported {name[0]}-{name[1]} since this one began; nothing of it is lost, and "

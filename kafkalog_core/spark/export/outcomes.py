@@ -82,11 +82,14 @@ class Outcomes:
         if place in self._committed or not pc.any(batch.column("is_transactional")).as_py():
             return plain
         transactions = self._transactions(place)
-        runs = pc.run_end_encode(batch.column("position"), run_end_type=pa.int32())  # a batch has one outcome
+        # A batch has one outcome
+        runs = pc.run_end_encode(batch.column("position"), run_end_type=pa.int32())
         outcomes, first = [], 0
         for end in runs.run_ends.to_pylist():
             outcomes.append(_is_committed(transactions, batch, first))
             first = end
+        # One outcome for each run of equal positions, expanded by pyarrow: a Python loop over rows would dominate the
+        # task.
         decided = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(runs.run_ends, pa.array(outcomes, pa.bool_())))
         return pc.if_else(is_data, decided, unknown)
 
@@ -94,7 +97,8 @@ class Outcomes:
         if place not in self._logs:
             split = self._splits[place]
             following, is_whole = segments_after(split.file)
-            self._logs.clear()  # the records of a file come together
+            # The records of a file come together
+            self._logs.clear()
             view = read_committed_view(
                 [split.file],
                 self._options,
@@ -112,4 +116,5 @@ def _is_committed(transactions: LogTransactions, batch: pa.RecordBatch, row: int
     if not batch.column("is_transactional")[row].as_py():
         return True
     producer_id, offset = (batch.column(name)[row].as_py() for name in ("producer_id", "offset"))
+    # The outcome follows from the next marker of the producer id.
     return _IS_COMMITTED[transactions.outcome_of(producer_id, offset)]

@@ -92,6 +92,7 @@ class PartitionExport:
     def __post_init__(self) -> None:
         self.findings = [*self.log.findings, *self.start.findings]
         self.counts.update(finding.severity for finding in self.findings)
+        # After a change of the log, the last batch of the old one proves nothing.
         keeps_batch = self.before is not None and not self._starts_again
         self.state = PartitionState(
             next_offset=self.start.next_offset,
@@ -122,6 +123,7 @@ class PartitionExport:
         """Whether its state has changed; the path of the directory does not count."""
         if self.start.is_stopped:
             return False
+        # Moving a directory is not a change of the log.
         return self.before is None or replace(self.state, path=self.before.path) != self.before
 
     @property
@@ -162,11 +164,13 @@ class PartitionExport:
         if self.start.is_stopped:
             return
         yield from self._retries()
+        # The transaction that holds the export back begins at or below the next offset.
         if self.limit is not None and self.limit <= self.start.next_offset:
             return
         from_offset = replace(self.reading, filters=Filters(offsets=(self.start.next_offset, None)))
         splits = list(self._splits(task_bytes))
         yield from (WorkItem((split,), from_offset) for split in splits if self._must_filter(split))
+        # Only the first file can hold earlier records; the others are read without the cost of a filter.
         rest = (split for split in splits if not self._must_filter(split))
         yield from (WorkItem(group, self.reading) for group in grouped(rest, task_bytes))
 
@@ -181,6 +185,7 @@ class PartitionExport:
         files = files_in_range(self.log.unit.files, (self.start.next_offset, last))
         if resume is not None:
             paths = [file.path for file in files]
+            # The file of the last batch is found by its path; after a rename the offsets decide.
             files = files[paths.index(resume.path) :] if resume.path in paths else files
         for file in files:
             split = LogSplit(file=file, log_dir=self.log.unit.log_dir)
@@ -190,6 +195,7 @@ class PartitionExport:
                 split = replace(
                     split, part=LogPart(start=resume.position, begin=resume.position, next_offset=next_offset)
                 )
+                # Nothing was appended to the file since.
                 if not split.size_bytes:
                     continue
             self._read.append(file)
@@ -201,6 +207,7 @@ class PartitionExport:
             file = by_name.get(unread.segment)
             if file is None:
                 last = unread.last if unread.last is not None else unread.first
+                # The segment that could not be read is gone: retention has deleted it meanwhile.
                 self._add(self.log.found("export.gone-before", offset=unread.first, last=last))
                 self._forget(unread)
                 continue
@@ -214,6 +221,7 @@ class PartitionExport:
         Raises StorageError if tasks could read only parts of a file.
         """
         for finding in result.findings:
+            # The task of another part of the file has reported it
             if finding.code == result.failed.get(finding.path) and finding.path in self._failed:
                 continue  # the task of another part of the file has reported it
             self.findings.append(finding)
@@ -224,6 +232,7 @@ class PartitionExport:
         if file is not None and records:
             self.records += records
             self.files += 1
+            # A file with rows of several partitions counts for each by its share.
             self.file_bytes += file.size_bytes * records // file.rows
         if work.retries is not None:
             if not result.failed:
@@ -233,9 +242,11 @@ class PartitionExport:
         self._check_whole(work, result)
         for path, span in result.spans.items():
             self._spans[path] = _joined(self._spans.get(path), span)
+            # Offsets without records count too: compacted or empty batches were read all the same.
             if span.last_offset is not None:
                 self.state = self.state.read_up_to(self._next_offset(span.last_offset), None)
         last = result.last_batch
+        # An earlier batch is not where the next run continues
         if last is not None and self._next_offset(last.last_offset) >= self.state.next_offset:
             self.state = self.state.read_up_to(
                 self.state.next_offset, last
@@ -245,6 +256,7 @@ class PartitionExport:
 
     def _next_offset(self, last_offset: int) -> int:
         """Return where to continue after a last offset; in 0.7 it is already the address of what follows."""
+        # In 0.7 an offset is the address of the next message.
         after = last_offset if self.log.is_v07 else last_offset + 1
         return after if self.limit is None else min(after, self.limit)
 
@@ -317,6 +329,7 @@ class PartitionExport:
             is_failed = path in result.failed or any(
                 item.segment == os.path.basename(path) for item in self.state.unread
             )
+            # Some machines see the file and others do not: its records would be there in part.
             if is_failed and path in {*result.spans, *self._spans}:
                 raise StorageError(
                     "one task could read this file and another could not; nothing of it is committed; make sure that "
@@ -332,6 +345,7 @@ class PartitionExport:
         paths = [file.path for file in self.log.unit.files]
         index = paths.index(path)
         following = self.log.unit.files[index + 1] if index + 1 < len(paths) else None
+        # The last file is continued by the next run anyway.
         if code == _VANISHED or following is None or following.base_offset is None:
             return
         first = max(self.log.unit.files[index].base_offset or 0, self.start.next_offset)

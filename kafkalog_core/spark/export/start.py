@@ -103,6 +103,7 @@ def find_logs(targets: Sequence[Target]) -> tuple[list[PartitionLog], list[Findi
         try:
             logs.append(_log(each))
         except StorageError as error:
+            # What the user named must be readable; of a log directory the rest is exported.
             if each.is_named:
                 raise
             findings.append(not_listed(each.place, error))
@@ -130,6 +131,7 @@ def _served(places: Iterable[_Place], findings: list[Finding]) -> Iterator[_Plac
                     path=place.path,
                 )
             continue
+        # A directory that is named is wanted, whatever a broker does with it.
         if name.state is DirectoryState.CURRENT or each.is_named:
             yield each
         else:
@@ -143,6 +145,7 @@ def _refuse_copies(places: Iterable[PartitionPath]) -> None:
     for place in places:
         key = (place.name.topic, place.name.partition)
         other = first.setdefault(key, place.path)
+        # The same path twice is one directory.
         if other != place.path:
             compare = f"kafkalog spark replicas {shell_line((os.path.dirname(other), os.path.dirname(place.path)))}"
             ways = (
@@ -176,6 +179,7 @@ def _topic_id(partition: Partition) -> str | None:
         return None
     if text is None or text.is_refused:
         return None
+    # Not by the name alone: a topic that was deleted and created again has the same name and another id (KIP-516).
     return next((item.value for item in text.contents.properties if item.key == "topic_id"), None)
 
 
@@ -189,7 +193,7 @@ class ExportOptions(Struct, frozen=True, kw_only=True):
         from_offset: first offset in partitions that are exported for the first time or reloaded; None: the log start.
         from_time_ms: the same as a time: the offset of the first record that is not older, in ms since 1970.
         reload: whether records from there on that were exported before are exported again.
-        on_change: what to do with a log that is not the one that was exported.
+        on_change: what to do with a log other than the exported one.
     """
 
     from_offset: int | None = None
@@ -246,6 +250,7 @@ def find_start(
     """Return where the export of a log starts. Raises StorageError if the log must be searched and cannot be read."""
     if before is None:
         return ExportStart(next_offset=_first_wanted(log, asked, options), is_asked=asked.from_offset is not None)
+    # A reload needs files; without any, the rows of earlier runs are all that is left.
     if asked.reload and log.unit.files:
         return _reloaded(log, before, asked, options)
     with _Search(log, before, checkpoints, options) as search:
@@ -263,8 +268,10 @@ def _reloaded(log: PartitionLog, before: PartitionState, asked: ExportOptions, o
     """Return the start of a reload. Rows below the log start are kept: the log no longer holds their records."""
     first = _first_wanted(log, asked, options)
     if asked.from_offset is not None or asked.from_time_ms is not None:
+        # A later start than the last export would leave a gap that the state could not express.
         first = min(first, before.next_offset)
     elif before.topic_id is not None and log.topic_id is not None and before.topic_id != log.topic_id:
+        # Another topic of the same name: no row of the old one is right.
         return ExportStart(next_offset=first, reloads_from=LOWEST_OFFSET)
     first = max(first, _lowest(log))
     return ExportStart(next_offset=first, reloads_from=first, findings=_gone(log, before))
@@ -283,12 +290,14 @@ def _changed(
     """Return the start for a log that is not the one that was exported, by `on_change`."""
     end = search.log_end()
     finding = log.found(change.code, offset=before.next_offset, **change.details)
+    # `stop` is the default: rows of two logs in one table cannot be separated afterwards.
     if asked.on_change == "stop":
         return ExportStart(next_offset=before.next_offset, is_stopped=True, findings=(finding,))
     problem = f"{finding.message[:1].lower()}{finding.message[1:]}".rstrip(".")
     chosen = log.found("export.changed-by-choice", problem=problem, choice=asked.on_change)
     if asked.on_change == "reload":
         return ExportStart(next_offset=_lowest(log), reloads_from=LOWEST_OFFSET, findings=(chosen,))
+    # The new log may be shorter.
     return ExportStart(next_offset=min(before.next_offset, end), findings=(chosen,))
 
 
@@ -314,17 +323,20 @@ class _Search:
         """Return where the log continues; None: it is the same log, and is read by its offsets."""
         log, before = self._log, self._before
         last = before.last_batch
+        # A topic id that one of the two lacks proves nothing.
         if before.topic_id is not None and log.topic_id is not None and before.topic_id != log.topic_id:
             return _Change("export.other-topic", {"topic_id": log.topic_id, "was": before.topic_id})
         try:
             if last is None:
                 return None if before.is_asked else self._without_batch()
             known = self._at_its_place(last) or self._elsewhere(last)
-            # a batch that was read, and is not committed yet, is read again
+
+            # A batch that was read, and is not committed yet, is read again.
             is_ahead = not log.is_v07 and last.last_offset >= before.next_offset
             return None if is_ahead and isinstance(known, Resume) else known
         except StorageError:
-            return None  # the task that reads the log reports it
+            # The task that reads the log reports it
+            return None
 
     def log_end(self) -> int:
         """Return the log end offset."""
@@ -339,12 +351,14 @@ class _Search:
         for file in self._log.unit.files:
             if file.file.name.raw == last.segment:
                 with Source.open(file.path) as source:
+                    # The header has checksum and leader epoch: the same bytes at the same place are the same log.
                     is_there = source.size_bytes >= last.end and _has(source, last.position, last.header)
                 return Resume(file.path, last.end, last.last_offset) if is_there else None
         return None
 
     def _elsewhere(self, last: LastBatch) -> Resume | _Change | None:
         log, before = self._log, self._before
+        # Retention has deleted the batch: the log goes on after it.
         if log.log_start is not None and log.log_start > last.last_offset:
             return None
         end = self.log_end()
@@ -353,13 +367,15 @@ class _Search:
             return _Change("export.log-shorter", {"last": shown, "end": end})
         if not log.is_v07:
             located = self._lookup.find_offset(last.last_offset, Trace())
+            # The cleaner may have moved the batch to another segment.
             if located is not None and located.batch.segment.log is not None:
                 batch, path = located.batch, located.batch.segment.log.path
                 with Source.open(path) as source:
                     if _has(source, batch.position, last.header):
                         return Resume(path, batch.position + batch.size_bytes, last.last_offset)
             if Compaction(log.unit, self._checkpoints, self._options).explains_lost_segments:
-                return None  # the log cleaner has rewritten or removed the batch
+                # The log cleaner has rewritten or removed the batch
+                return None
         return _Change("export.log-changed", {"last": shown})
 
 
@@ -372,6 +388,7 @@ def _first_wanted(log: PartitionLog, asked: ExportOptions, options: ScanOptions)
     if asked.from_time_ms is not None and log.segments:
         with PartitionLookup(log.segments, is_v07=log.is_v07, options=options) as lookup:
             record = lookup.find_time(asked.from_time_ms, Trace())
+            # No record is that late: begin at the end, as a consumer that seeks by time does.
             return lookup.log_end(Trace())[0] if record is None else record.offset
     return _lowest(log) if asked.from_offset is None else asked.from_offset
 

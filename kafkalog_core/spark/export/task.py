@@ -121,6 +121,7 @@ class PartitionState(Struct, frozen=True, kw_only=True):
             "next_offset": self.next_offset,
             "last_batch": None if last is None else {**last._asdict(), "header": last.header.hex()},
             "topic_id": self.topic_id,
+            # A path that is not UTF-8 must not stop a commit.
             "path": self.path.encode("utf-8", "backslashreplace").decode(),
             "unread": [unread._asdict() for unread in self.unread],
             "is_asked": self.is_asked,
@@ -141,6 +142,7 @@ class PartitionState(Struct, frozen=True, kw_only=True):
 
     def read_up_to(self, next_offset: int, last_batch: LastBatch | None) -> PartitionState:
         """Return the state after more of the log was read; `next_offset` never decreases."""
+        # `next_offset` only rises: results of tasks arrive in any order.
         return replace(self, next_offset=max(self.next_offset, next_offset), last_batch=last_batch or self.last_batch)
 
 
@@ -170,6 +172,7 @@ class ExportState(Struct):
     def to_json(self) -> dict[str, Any]:
         """Return the state for a commit."""
         partitions: dict[str, dict[str, object]] = {}
+        # Sorted: two commits of one state have one text.
         for (topic, partition), state in sorted(self.of.items()):
             partitions.setdefault(topic, {})[str(partition)] = state.to_json()
         return {"partitions": partitions}
@@ -183,7 +186,7 @@ class NewRecordFile(Struct, frozen=True, kw_only=True):
         run: the id of the run that writes it.
         stem: what its name begins with, after the id.
         compression: codec of its pages.
-        folder: its directory below that of the table, in a table of an earlier build.
+        folder: its directory below the table's directory, in a table of an earlier build.
         values: its topic and partition there, which are columns of the files of other tables.
     """
 
@@ -220,6 +223,8 @@ class RecordFile:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if self._file is not None and kind is not None:
+            # Only after an error: a file that is not committed would be deleted by the next run, and costs space until
+            # then.
             self._file.__exit__(kind, *rest)  # type: ignore[arg-type]
 
     def add(self, chunk: RecordChunk) -> None:
@@ -251,6 +256,7 @@ class RecordFile:
             return None
         with writing(self._path):
             written = self._file.close()
+        # Fsynced before its name is returned, since the commit may follow at once.
         self._new.store.finish(self._name)
         return TableFile(self._name, written.rows, written.size_bytes, self._new.values, written.bounds, written.nulls)
 
@@ -296,6 +302,7 @@ def keep_others(name: str, drops: tuple[Drop, ...], new: NewRecordFile, advance:
         raise AccessError(f"cannot be read: {reason_of(error)}", path=new.store.path(name)) from error
     removed: dict[Name, int] = {}
     with opened, RecordFile(new) as file:
+        # Every row has an offset: this is a mask of true.
         for batch in _batches_of(opened, new, new.store.path(name)):
             is_kept = pc.is_valid(batch.column("offset"))
             for topic, partition, low in drops:
@@ -308,6 +315,7 @@ def keep_others(name: str, drops: tuple[Drop, ...], new: NewRecordFile, advance:
             kept = batch.filter(is_kept)
             if kept.num_rows:
                 file.write(kept)
+        # A sign of life: rewriting a large file may take long.
         advance(0)
         return Kept(file.finish(), {each: count for each, count in removed.items() if count})
 
@@ -459,14 +467,16 @@ class _Exporter:
         except WriteError:
             raise
         except StorageError as error:
-            if self._report.records > taken_before:  # a file that is tried again would be there twice
+            # A file that is tried again would be there twice
+            if self._report.records > taken_before:
                 text = f"{error.message}; nothing of this run is committed: run the same command again"
                 raise StorageError(text, path=split.path) from error
             code = code_of_error(error)
             self._failed[split.path] = code
             self._sink.put(found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition))
         span = reader.take_spans().get(split.path)
-        if span is None:  # the file was deleted, or another file has its name now
+        # The file was deleted, or another file has its name now
+        if span is None:
             self._failed.setdefault(split.path, "file.replaced-since")
             return
         self._spans[split.path] = FileSpan(span.last_offset, span.batches_end, span.damage_end, span.offset_count)
@@ -485,6 +495,7 @@ class _Exporter:
                 finding = _held_back(row, split.path)
             else:
                 finding = _finding_of_damage(row, split.path)
+            # A log that grows is normal while its broker runs.
             if finding.code not in _EXPECTED:
                 self._sink.put(finding)
 
@@ -500,6 +511,7 @@ def _is_unfinished(row: Mapping[str, object], split: LogSplit) -> bool:
 
     No record is lost there.
     """
+    # A torn tail of the last file is an append in progress, unless the broker was stopped cleanly.
     if row["reason"] != "torn-tail" or not split.file.is_last:
         return False
     return split.log_dir is None or not exists(f"{split.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")

@@ -86,10 +86,12 @@ class Cloud(Struct, frozen=True, kw_only=True):
         if not self.names:
             yield given
             return
+        # The library reads the environment of the process, so it is changed under a lock and put back.
         with _ENVIRONMENT:
             before = {name: os.environ.pop(name) for name in self.names if name in os.environ}
             if url := given.pop(_AZURITE, None):
-                os.environ[_AZURITE] = url  # it is taken from there alone
+                # It is taken from there alone
+                os.environ[_AZURITE] = url
             try:
                 yield given
             finally:
@@ -115,7 +117,8 @@ def _delta_on_s3(_uri: str, options: Pairs) -> dict[str, str]:
 def _azure_options(given: Mapping[str, str]) -> Pairs:
     known = known_options(AZURE_NAMES, given)
     asked = {name for kind in _CREDENTIALS if any(map(given.get, kind)) for name in kind}
-    if asked:  # by options: in the place of all credentials of the environment
+    # By options: in the place of all credentials of the environment
+    if asked:
         known = {name: value for name, value in known.items() if name in asked or name not in _ALL_CREDENTIALS}
     if "AZURE_CLIENT_SECRET" in known and not all(name in known for name in _IDENTITY):
         raise SelectionError(f"{', '.join(_IDENTITY)} belong together; one of them is not set")
@@ -130,6 +133,7 @@ def _azure_options(given: Mapping[str, str]) -> Pairs:
 
 def _delta_on_azure(uri: str, options: Pairs) -> dict[str, str]:
     account = uri.partition("@")[2].partition(".")[0]
+    # The library takes the account from an option, pyarrow from the host name.
     return {**dict(options), "AZURE_STORAGE_ACCOUNT_NAME": account}
 
 
@@ -174,7 +178,8 @@ def _files(top: str, options: Pairs, more: Pairs = ()) -> FileSystem:
 
     class Files(DeltaStorageHandler):
         def open_output_stream(self, path: str, metadata: object = None) -> PythonFile:
-            del metadata  # none is asked for
+            # None is asked for
+            del metadata
             return PythonFile(_Output(self._handler.open_output_stream(path)), mode="w")
 
     cloud = next(each for each in _CLOUDS if top.startswith(each.scheme))
@@ -193,7 +198,8 @@ class _Output:
         try:
             return int(self._stream.write(bytes(data)))
         except OSError:
-            self.closed = True  # it cannot be finished, and its end would hide the reason
+            # It cannot be finished, and its end would hide the reason
+            self.closed = True
             raise
 
     def tell(self) -> int:
@@ -287,6 +293,7 @@ def output_path(path: str) -> str:
     if cloud is not None:
         return cloud.checked(path)
     url = _URL.match(path)
+    # A path that exists is a path, even if it looks like a URL.
     if url is not None and url[1] != "file" and not os.path.lexists(path):
         forms = ", ".join(cloud.form for cloud in _CLOUDS)
         raise UnsupportedError(

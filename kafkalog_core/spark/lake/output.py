@@ -86,6 +86,7 @@ def _check_contents(store: Store, kind: OutputKind) -> bool:
     """Return whether there is a head table. Raises what `check_place` raises."""
     check_directory(store)
     names = store.files()
+    # The format of releases before Delta: it is recognized and refused.
     if any(name.startswith(f"{INNER}/commits/") for name in names):
         raise RefusedError(
             Refusal("this directory was written by a release of kafkalog that had a format of its own", _WRITE_AGAIN),
@@ -109,6 +110,7 @@ def check_directory(store: Store) -> None:
     if not store.is_local:
         store.require_answer()
         return
+    # An output within a log directory would be a partition to a broker.
     around = broker_dir_around(os.path.realpath(path))
     if around is not None:
         raise RefusedError(Refusal(f"this directory is within Kafka's own directory {around}", _ELSEWHERE), path=path)
@@ -154,7 +156,7 @@ class Committed:
         raise NotImplementedError
 
     def partitioned_by(self, table: str) -> tuple[str, ...]:
-        """Return the columns of a table that are in names of its directories: those of earlier builds have some."""
+        """Return the partition columns of a table, as in names of directories. Tables of earlier builds have some."""
         del table
         return ()
 
@@ -162,7 +164,10 @@ class Committed:
         """Return the files of a table that are missing or have another size than when they were committed."""
         there = self.store.files(table) if listed is None else listed
         return {
-            name: file for name, file in self.files(table).items() if there.get(f"{table}/{name}") != file.size_bytes
+            # Sizes, not hashes: no file is written twice, so a file of the right size is the file.
+            name: file
+            for name, file in self.files(table).items()
+            if there.get(f"{table}/{name}") != file.size_bytes
         }
 
 
@@ -187,7 +192,8 @@ class Output(Committed):
         """Open an output. Raises NotFoundError if nothing was ever committed, RefusedError for another job's output."""
         if not store.is_local or os.path.isdir(store.root):
             output = cls(store, kind) if _check_contents(store, kind) else None
-            if output is not None and output.state:  # a commit that only fences a run has none
+            # A commit that only fences a run has none
+            if output is not None and output.state:
                 return output
         raise NotFoundError(
             f"no run of kafkalog spark {kind.name} has finished in this directory: nothing was committed",
@@ -196,6 +202,7 @@ class Output(Committed):
 
     def load(self) -> None:
         """Read the state that the head's last commit names."""
+        # Another run may commit between the look at the table and the look at the state file.
         for _ in range(_ATTEMPTS):
             token = self.head.transaction(_TRANSACTION)
             if token is None and self.head.is_foreign:
@@ -207,11 +214,13 @@ class Output(Committed):
                 return
             for name in self.store.files(_STATES):
                 if _token(name) == token:
-                    with suppress(NotFoundError):  # another run has committed meanwhile and deleted it
+                    # Another run has committed meanwhile and deleted it
+                    with suppress(NotFoundError):
                         self._take(name, self.store.read(name))
                         return
             before = self.head.version
             self.head.refresh()
+            # The table has not moved, so the state file is lost.
             if self.head.version == before:
                 break
         raise RefusedError(
@@ -228,14 +237,16 @@ class Output(Committed):
         if table == self.kind.head.name:
             return self.head.files()
         found = self.tables[table].files(self.versions.get(table))
+        # Files that a crash kept from another table count as its files already.
         return found | {file.name: file for files in self.missing(table).values() for file in files}
 
     def partitioned_by(self, table: str) -> tuple[str, ...]:
-        """Return the columns of a table that are in names of its directories: those of earlier builds have some."""
+        """Return the partition columns of a table, as in names of directories. Tables of earlier builds have some."""
         return (self.head if table == self.kind.head.name else self.tables[table]).partitioned_by
 
     def missing(self, table: str) -> dict[int, list[TableFile]]:
         """Return the files that a table has not got yet, because the run ended too early, by number."""
+        # By a transaction of its own: the table remembers the last number that it got.
         done = self.tables[table].transaction(_TRANSACTION) or 0
         return {number: files for number, files in self.pending.get(table, {}).items() if number > done}
 
@@ -276,12 +287,14 @@ class WritingRun:
     def __enter__(self) -> Self:
         with self._stack as stack:
             self._step("create", runs.FOLDER)
+            # The sign comes first: from here on no other run takes these files for leftovers.
             stack.enter_context(runs.LiveRun(self.store, self.run_id))
             self._begin()
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
+        # The sign is deleted after the files: a run without a sign has ended.
         with self._stack, suppress(StorageError):
             self._delete([name for name in self.store.files() if run_of(name) == self.run_id])
 
@@ -289,7 +302,7 @@ class WritingRun:
         """Look at what is there, after the sign of the run is written."""
 
     def _delete(self, names: Sequence[str]) -> None:
-        """Delete those of some files that no commit knows."""
+        """Delete files that no commit knows, of the files given."""
         raise NotImplementedError
 
     def _remove(self, names: Iterable[str]) -> None:
@@ -321,9 +334,11 @@ class OutputRun(WritingRun):
 
     def _begin(self) -> None:
         for table in (self.output.head, *self.output.tables.values()):
-            with suppress(ConflictError):  # another run has committed: the next one sees to it
+            # Another run has committed: the next one sees to it
+            with suppress(ConflictError):
                 table.upgrade()
         self._append_pending()
+        # After the sign is written, so that this run's files are nobody's leftovers.
         self.listed = self.store.files()
         self._tidy(self.listed)
 
@@ -348,7 +363,7 @@ class OutputRun(WritingRun):
             removes: files that it has no longer.
             now_ms: time of the commit, in ms since 1970.
             transactions: further transactions: numbers by application.
-            versions: versions of other tables that belong to this commit; None: those of the last one.
+            versions: versions of other tables that belong to this commit; None: the versions of the last commit.
             pending: files that other tables get after it.
             facts: facts for the table's history.
 
@@ -356,11 +371,13 @@ class OutputRun(WritingRun):
         UnfinishedError if the other tables did not get their files: the next run adds them.
         """
         output = self.output
+        # As often as other runs may commit first; each time the state is merged again.
         for _ in range(_ATTEMPTS):
             self._refuse_if_fenced()
             self._commits += 1
             state = merged(output.state)
             name = f"{_STATES}/{small_name(self.run_id, self._commits)}"
+            # The state file before the commit that names it: a commit without its state could not be read.
             self._write_state(name, state, versions, pending)
             try:
                 version = output.head.commit(
@@ -371,6 +388,7 @@ class OutputRun(WritingRun):
                     facts={"run": self.run_id, **(facts or {})},
                 )
             except ConflictError:
+                # The head has moved: look at the new state, and decide again whether both fit.
                 output.refresh()
                 self._refuse_if_other(removes)
                 continue
@@ -380,7 +398,8 @@ class OutputRun(WritingRun):
         before = output.state_name
         output.load()
         if before is not None:
-            with suppress(StorageError):  # else the next run deletes it
+            # The old state is not needed any more; if this fails, the next run deletes it.
+            with suppress(StorageError):
                 self._remove([before])
         try:
             self._append_pending()
@@ -402,7 +421,8 @@ class OutputRun(WritingRun):
         wanted = {name: file for name, file in before.items() if name not in gone}
         wanted |= {file.name: file for file in adds}
         with suppress(ConflictError):
-            self.output.head.create()  # before the others, so that the directory is known for what it is
+            # Before the others, so that the directory is known for what it is
+            self.output.head.create()
         for _ in range(_ATTEMPTS):
             self._refuse_if_moved()
             other.refresh()
@@ -441,6 +461,7 @@ class OutputRun(WritingRun):
         }
         self._step("write", name)
         self.store.write(name, json.dumps(value).encode())
+        # Durable before the commit, which may be durable at once.
         self.store.sync_directories([name])
 
     def _append_pending(self) -> None:
@@ -449,6 +470,7 @@ class OutputRun(WritingRun):
             table = self.output.tables[name]
             for _ in range(_ATTEMPTS):
                 table.refresh()
+                # Doing it twice changes nothing: the transaction number says which files are in.
                 missing = self.output.missing(name)
                 if not missing:
                     break
@@ -481,8 +503,11 @@ class OutputRun(WritingRun):
     # --- what ended runs have left ------------------------------------------------------------------------------------
     def _tidy(self, listed: Mapping[str, int]) -> None:
         """Delete what runs that have ended have not committed."""
+        # Files without the name of a run are not ours to delete.
         others = [name for name in listed if run_of(name) not in {None, self.run_id}]
-        doubtful = self._left(others)  # they may be committed meanwhile, and by runs that go on
+        # They may be committed meanwhile, and by runs that go on
+        doubtful = self._left(others)
+        # By the store's clock: machines may differ.
         now_s = self.store.written_s(runs.sign_name(self.run_id)) or 0.0
         ended, silent = set(), set()
         for run in {run for name in doubtful if (run := run_of(name)) is not None}:
@@ -491,13 +516,15 @@ class OutputRun(WritingRun):
             elif runs.is_silent(self.store, run, now_s):
                 silent.add(run)
         if silent:
+            # First the fence, then the deletion: a silent run that wakes up must not commit deleted files.
             self._fence(sorted(silent))
         gone = ended | silent
         if gone:
             self._delete([name for name in doubtful if run_of(name) in gone])
 
     def _delete(self, names: Sequence[str]) -> None:
-        """Delete those of some files that no commit knows, as all tables are now."""
+        """Delete files that no commit knows, of the files given, by the present state of all tables."""
+        # Looked at again: what was doubtful may be committed by now.
         self.output.refresh()
         for table in self.output.tables.values():
             table.refresh()
@@ -529,4 +556,5 @@ class OutputRun(WritingRun):
 
 def _token(name: str) -> int:
     """Return the number by which a transaction names a state file."""
+    # 63 bits: Delta's transaction versions are signed.
     return int.from_bytes(hashlib.sha256(name.rpartition("/")[2].encode()).digest()[:8]) >> 1

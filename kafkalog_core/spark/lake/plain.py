@@ -50,6 +50,7 @@ def check_new(store: Store, kind: OutputKind, run_id: str | None = None) -> None
         problem = "it holds a Delta table, which a run without --format parquet continues"
     elif other := min((name for name in names if not is_ours(name)), default=None):
         problem = f"it is not empty: it holds {other!r}"
+    # No sign of the run means that it has ended; a living run on another machine looks like a killed one.
     elif all(runs.is_dead(store, run) for run in {run_of(name) for name in names} if run is not None):
         problem = "it holds an unfinished export, whose run was killed, and can be deleted"
     else:
@@ -124,7 +125,8 @@ class PlainRun(WritingRun):
         super().__exit__(*error)
         if self.store.is_local:
             for folder in (runs.FOLDER, INNER):
-                with suppress(StorageError):  # another run's sign is there
+                # Another run's sign is there
+                with suppress(StorageError):
                     self._disk.remove_directory(self.store.path(folder))
 
     def commit(
@@ -136,11 +138,12 @@ class PlainRun(WritingRun):
         pending: Mapping[str, Sequence[TableFile]] | None = None,
         **_more: object,
     ) -> None:
-        """Write `_SUCCESS`, after all files: `adds` are those of the head table, `pending` those of the others.
+        """Write `_SUCCESS`, after all files: `adds` are files of the head table, `pending` files of the others.
 
         Raises LockedError or RefusedError if another run has written into the directory, StorageError.
         """
         kind, tables = self.output.kind, {self.output.kind.head.name: adds, **(pending or {})}
+        # Another run may have begun meanwhile.
         check_new(self.store, kind, self.run_id)
         known = {f"{table}/{file.name}": file.size_bytes for table, files in tables.items() for file in files}
         own = {name: size for name, size in self.store.files().items() if run_of(name) == self.run_id}
@@ -150,7 +153,9 @@ class PlainRun(WritingRun):
                 "this file was deleted or changed while the export ran; run the same command again",
                 path=self.store.path(lost),
             )
+        # Files of repeated tasks: other programs would read their records twice.
         self._remove(name for name in own if name not in known and not name.startswith(INNER))
+        # Every file before `_SUCCESS`, which declares them complete.
         self.store.sync_directories(known)
         value = {
             "format": _FORMAT,
@@ -161,6 +166,7 @@ class PlainRun(WritingRun):
         }
         self._step("commit", _SUCCESS)
         self._own_success = [_SUCCESS]
+        # Renamed into place: a `_SUCCESS` that exists is complete.
         self.store.replace(_SUCCESS, json.dumps(value).encode(), f"{INNER}/{small_name(self.run_id, 1)}")
         self._is_committed = True
         self._step("committed", _SUCCESS)
@@ -170,6 +176,7 @@ class PlainRun(WritingRun):
         check_new(self.store, self.output.kind, self.run_id)
 
     def _delete(self, names: Sequence[str]) -> None:
+        # After `_SUCCESS` nothing of this run is a leftover.
         if not self._is_committed:
             self._remove([*self._own_success, *names])
 

@@ -1,7 +1,8 @@
 """The runs that write into an output now: each has a small file that says where it runs and that it still does.
 
 No run waits for another, and no file locks anything. The next run needs to know only whose unfinished files it may
-delete: those of a run that has ended, or that has given no sign for ten minutes and can no longer commit.
+delete. A run's files may be deleted when it has ended, or when it has given no sign for ten minutes: then it can no
+longer commit.
 """
 
 from __future__ import annotations
@@ -51,10 +52,12 @@ class LiveRun:
                 if error.errno != errno.ENOENT or attempt == _ATTEMPTS:
                     raise
         _here.add(self._run)
+        # A daemon: the sign must not keep a process alive.
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        # Stopped before the sign is deleted, or the thread would write it again.
         self._ended.set()
         self._thread.join()
         _here.discard(self._run)
@@ -63,22 +66,26 @@ class LiveRun:
 
     def _beat(self) -> None:
         while not self._ended.wait(_BEAT_S):
+            # A store that does not answer now may answer in a minute; ten minutes without a sign are the limit.
             with suppress(StorageError):
                 self._store.replace(sign_name(self._run), _sign())
 
 
 def is_dead(store: Store, run: str) -> bool:
     """Return whether a run has surely ended: it has no sign, or its process on this machine is gone."""
+    # In the same process a run is alive by definition.
     if run in _here:
         return False
     try:
         sign = json.loads(store.read(sign_name(run)))
         is_here = all(sign[name] == value for name, value in _machine().items())
+        # The start time too: process ids are used again.
         return is_here and (sign["pid"] == os.getpid() or _started(sign["pid"]) != sign["started"])
     except NotFoundError:
         return True
     except (StorageError, ValueError, KeyError, TypeError):
-        return False  # somebody else's, or not to be read now
+        # Somebody else's, or not to be read now
+        return False
 
 
 def is_silent(store: Store, run: str, now_s: float) -> bool:

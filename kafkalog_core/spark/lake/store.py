@@ -48,6 +48,7 @@ def attempt_name(run: str, stem: str, suffix: str = ".parquet") -> str:
         from pyspark import TaskContext  # noqa: PLC0415 -- this module is used without it too
 
         task = TaskContext.get()
+        # Attempts of one task may run at once (speculation), so each has a name of its own.
         if task is not None:
             ids = f"s{task.stageId()}-p{task.partitionId()}-a{task.attemptNumber()}-t{task.taskAttemptId()}"
             return f"{run}{_OURS}{stem}-{ids}-{next(_attempts)}{suffix}"
@@ -71,6 +72,7 @@ def writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        # What another library says is kept; only its class is ours.
         known = store_problem(path, error, "written")
         text = f"cannot be written: {reason_of(error)}" if known is None else known.message
         raise WriteError(text, path=path, number=error.errno) from shown(error)
@@ -98,7 +100,8 @@ class Store(Struct, frozen=True):
         return cls(root, cloud.options(options or {}), syncs=False)
 
     def __repr__(self) -> str:
-        return f"Store({self.root!r})"  # without options, which may be secret
+        # Without options, which may be secret
+        return f"Store({self.root!r})"
 
     @property
     def is_local(self) -> bool:
@@ -127,6 +130,7 @@ class Store(Struct, frozen=True):
 
         try:
             files, path = cloud.probe(self.root, self.options)
+            # One small listing, tried for seconds: a wrong key must not look like a slow job.
             files.get_file_info(FileSelector(path, allow_not_found=True))
         except (OSError, UnicodeError) as error:
             raise _refused(self.root, error, "listed", PROBE_ATTEMPTS) from shown(error)
@@ -145,6 +149,7 @@ class Store(Struct, frozen=True):
 
     def finish(self, name: str) -> None:
         """Fsync a file that was closed. Raises WriteError."""
+        # An object store has flushed what it has acknowledged.
         if self.syncs:
             Disk().sync_file(self.path(name))
 
@@ -160,7 +165,8 @@ class Store(Struct, frozen=True):
         `new`: its name until it is complete; None: with the suffix `.new`.
         """
         if not self.is_local:
-            self.write(name, data)  # an object appears as a whole
+            # An object appears as a whole
+            self.write(name, data)
             return
         new = new or f"{name}.new"
         self.write(new, data)
@@ -216,6 +222,7 @@ class Store(Struct, frozen=True):
         """Fsync the directories of some files, and those above up to that of the store. Raises WriteError."""
         if not self.syncs:
             return
+        # From the file up to the store's root: a new directory is durable only with its parent.
         for folder in sorted({str(above) for name in names for above in PurePosixPath(name).parents}):
             Disk().sync_directory(os.path.normpath(self.path(folder)))
 
@@ -234,9 +241,10 @@ def _local_file_system() -> FileSystem:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason for an error: the system's words, or those of an object store: the first line and the last."""
+    """Return the reason for an error: the system's words, or the first and the last line of an object store's."""
     if isinstance(error, OSError) and error.errno and not str(error).startswith(("When ", "AWS ")):
         return os.strerror(error.errno).lower()
+    # What was signed must not appear in a message or a traceback.
     said = _SIGNATURE.sub("sig=...", _REQUEST.sub("", _ANSI.sub("", str(error))))
     parts = [part.strip() for part in said.split("\u21b3")]  # each is the cause of the former
     lines = [_line(part.removeprefix("Kernel error -> ")) for part in parts if part]

@@ -36,7 +36,7 @@ BOUNDED: Final = frozenset(
 )
 """The columns whose bounds a commit gives, in any table that has them."""
 _BOUNDED_HERE: Final = "delta.dataSkippingStatsColumns"
-"""The table's property that names those of its columns: without it, readers expect bounds of every column."""
+"""The table property that names the columns with bounds: without it, readers expect bounds of every column."""
 
 
 class ConflictError(StorageError):
@@ -46,9 +46,9 @@ class ConflictError(StorageError):
 class TableFile(NamedTuple):
     """A file of a table.
 
-    `name` is its path below the table's directory. `values` are those of the columns by which the table is partitioned,
-    `bounds` the least and greatest values of other columns, and `nulls` the rows in which they are null, as far as they
-    are known.
+    `name` is its path below the table's directory. `values` are the values of the partition columns, `bounds`
+    the least and greatest values of other columns, and `nulls` the rows in which they are null, as far as they are
+    known.
     """
 
     name: str
@@ -106,6 +106,7 @@ class LakeTable:
             if self._handle is None:
                 self._handle = self._opened(None)
             else:
+                # Only the commits since the last look.
                 self._handle.update_incremental()
 
     def transaction(self, application: str) -> int | None:
@@ -136,6 +137,7 @@ class LakeTable:
         )
         found = {}
         for at, path in enumerate(actions["path"]):
+            # Paths in the log are URL-encoded (Delta's protocol).
             name = unquote(path)
             found[name] = TableFile(
                 name,
@@ -160,6 +162,8 @@ class LakeTable:
         if self._handle is None:
             return None
         with self._errors("read"):
+            # Twice a dry run: with `full`, every file that no version needs; without it, those that a commit has
+            # removed. The difference was never committed.
             all_unneeded, removed = (
                 self._handle.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=is_full)
                 for is_full in (True, False)
@@ -182,10 +186,12 @@ class LakeTable:
         """
         from deltalake import transaction as actions  # noqa: PLC0415 -- the extra [lake]: where there is work for it
 
+        # The names of the files before the commit that names them.
         self.store.sync_directories(file.name for file in adds)
         with self._errors("written"):
             handle = self._handle or self._created()
-            version = handle.version() + 1  # as nothing is tried again
+            # As nothing is tried again
+            version = handle.version() + 1
             steps: list[Any] = [_add(actions.AddAction, file, now_ms) for file in adds]
             steps += [_remove(actions.RemoveAction, file, now_ms) for file in removes]
             properties = actions.CommitProperties(
@@ -202,6 +208,7 @@ class LakeTable:
                 commit_properties=properties,
             )
         self._disk.step("committed", self.store.path(_LOG))
+        # The library does not fsync what it writes.
         self._sync(version)
         self.refresh()
         return version
@@ -248,7 +255,7 @@ class LakeTable:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether there are files, or other columns than those of kafkalog's table.
+        """Whether there are files, or columns that kafkalog's table does not have.
 
         There may be commits: of two runs that create a table at once, both may do so, one after the other.
         """
@@ -285,6 +292,7 @@ class LakeTable:
             self._handle = DeltaTable.create(
                 self.store.root,
                 schema=arrow_schema(self.spec.table, names),
+                # `ignore`: of two runs that create the table at once, one succeeds and the other goes on with it.
                 mode="ignore",
                 name=self.spec.name,
                 description=self.spec.description,
@@ -292,6 +300,7 @@ class LakeTable:
                 storage_options=options,
             )
         self._sync(0)
+        # The table's directory, the output directory and its parent: each may be new.
         if self.store.syncs:
             for above in (
                 self.store.root,

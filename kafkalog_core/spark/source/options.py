@@ -130,6 +130,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = False) -> Sour
         max_batch_bytes=_size(values, "maxBatchBytes", MAX_BATCH_BYTES),
         level=cast("Level", _one_of(values, "level", ("records", "checksums", "headers"))),
         now_ms=_time(values, "now"),
+        # A stream without failOnDataLoss has to go on over files that cannot be read, too.
         ignores_unreadable=_flag(values, "ignoreUnreadable", default=False) or (is_stream and not fails_on_loss),
         refuses_damage=is_stream and fails_on_loss,
         starts_at=cast("Starting", _one_of(values, "startingOffsets", ("earliest", "latest"))),
@@ -141,12 +142,14 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = False) -> Sour
 
 def _storage(values: Mapping[str, str], paths: Iterable[str], *, is_stream: bool) -> StorageOptions:
     """Return how all tasks reach an object store; without such a path nothing is sent to them."""
+    # Paths of a file system need no credentials: none are sent with the tasks.
     if not any(map(is_object, paths)):
         return StorageOptions()
     if is_stream:
         raise SettingError("a stream follows a broker's directory; objects never grow: read them with spark.read")
     given = {name: values[name] for name in OPTION_NAMES if name in values}
     try:
+        # Complete: executors may have another environment than the driver.
         return StorageOptions(options_of(given), is_complete=True)
     except SelectionError as error:
         raise SettingError(error.message) from None
@@ -192,6 +195,7 @@ def _selection(values: Mapping[str, str]) -> Selection:
         excludes=_list(values, "excludeTopics"),
         partitions=tuple(number for text in _list(values, "partitions") for number in _numbers(text)),
     )
+    # Raised in the driver, not in the first task.
     selection.takes("", 0)  # an invalid pattern raises its error here
     return selection
 

@@ -114,6 +114,7 @@ def names_of(schema: StructType, table: Table) -> tuple[str, ...]:
         if field.dataType != expected.dataType:
             wanted, given = expected.dataType.simpleString(), field.dataType.simpleString()
             raise SelectionError(f"column {field.name!r} of rows of {table.name} is {wanted}, not {given}")
+        # A query plan that trusts NOT NULL would give wrong results, and no error.
         if not field.nullable:
             raise SelectionError(f"column {field.name!r} may be null; declare it without NOT NULL in the schema")
     return names
@@ -137,10 +138,13 @@ def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work
     _reach(options)
     targets = resolve(options.paths, options.selection)
     if options.table == "findings":
+        # The time of the plan: all tasks judge timestamps by one clock.
         checks: list[Work] = [TargetCheck(number, options.now_ms or now_ms) for number in range(len(targets))]
+        # What several directories show together, such as two copies of one partition, is a task of its own.
         is_across = any(isinstance(target, LogDirTarget) for target in targets) or len(targets) > 1
         return [*checks, TargetCheck(None, now_ms)] if is_across else checks
     if options.committed is not None:
+        # What is committed depends on markers that may be anywhere in the partition, so its parts cannot be read apart.
         return [WholePartition(path) for path in _partition_paths(targets)]
     planned = plan_splits(dump_request(options, names, targets), options.split_bytes)
     _refuse_missing(planned.findings, options)
@@ -149,6 +153,7 @@ def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work
 
 def _reach(options: SourceOptions) -> None:
     """Read the object store of these options from now on, in this process of Spark, which it may use again."""
+    # A process of Spark serves several queries, each with a store of its own.
     REACHING.options = options.storage
     forget()
 
@@ -213,6 +218,7 @@ def read_chunks(chunks: Iterable[Chunk], options: SourceOptions, names: Sequence
     for chunk in chunks:
         if chunk.table.name == "segment":
             yield rows_to_arrow(table, chunk.rows(), names)
+        # Kept over all chunks of a task: batches for Spark may have rows of several files.
         elif isinstance(chunk, RecordChunk | BatchChunk):
             rows = rows or ArrowRows(table, names, batch_rows=options.batch_rows, batch_bytes=options.batch_bytes)
             yield from rows.add(chunk)
@@ -239,12 +245,14 @@ def _findings(work: TargetCheck, options: SourceOptions, names: Sequence[str]) -
             now_ms=work.now_ms,
             level=options.level,
             max_batch_bytes=options.max_batch_bytes,
+            # The other targets too: a copy of a partition elsewhere changes what a finding advises.
             others=(*targets[: work.number], *targets[work.number + 1 :]),
         )
         verdicts = verify(request)
     rows: list[dict[str, object]] = []
     for verdict in verdicts:
         rows += (finding.row() for finding in verdict.findings)
+        # In pieces, because a damaged disk may have millions of findings.
         if len(rows) >= _FINDING_ROWS:
             yield rows_to_arrow(SPARK_TABLES["findings"], rows, names)
             rows = []
@@ -292,6 +300,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """Return where the next batch of the stream ends. Partitions with unread records share a limit equally."""
         before, units = _as_positions(start), self._units()
+        # Before anything is read: a partition that is gone has records that nobody will get.
         for name in before.keys() - units.keys():
             self._lost(
                 UnreadRecords("the partition was deleted, and this stream has not read all of its records", name)
@@ -300,6 +309,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = {name: self._go_on(name, unit, before.get(name), None) for name, unit in units.items()}
         if most is not None:
             unread = [name for name in units if found[name] != before.get(name)]
+            # At least one byte each, since one batch is always read: every partition makes progress.
             share = max(1, most // max(1, len(unread)))
             found |= {name: self._go_on(name, units[name], before.get(name), share) for name in unread}
         return _as_offsets({name: position for name, position in found.items() if position is not None})
@@ -314,6 +324,8 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if name not in units:
                 self._lost(UnreadRecords("the partition was deleted before its records were read", name))
                 continue
+            # Parts are cut where the stream is, so that a restart reads the same pieces again (exactly once with
+            # Spark's offsets).
             for split in parts_between(units[name], before.get(name), position, self._lost):
                 pieces += [InputPartition(SplitGroup((part,))) for part in divide(split, self._options.split_bytes)]
         return pieces
@@ -342,6 +354,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises StorageError if a directory cannot be listed, SelectionError for a target that does not grow.
         """
         targets = resolve(self._options.paths, self._options.selection)
+        # Two directories of one partition would have one name in Spark's offsets.
         twice = same_partitions(targets)
         if twice:
             names = ", ".join(twice[:3])
@@ -366,6 +379,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except NotFoundError:  # deleted since the log directory was listed
             return None
         unit = unit_of_partition(partition, log_dir, with_path="path" in self._names)
+        # Offsets of 0.7 are positions, which a stream could not tell from offsets of later releases.
         if any(file.is_v07 for file in unit.files):
             raise SelectionError("a stream does not follow logs of Kafka 0.7; use spark.read", path=unit.path)
         return unit

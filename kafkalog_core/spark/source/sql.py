@@ -78,6 +78,7 @@ def open_catalog(
 def _tables(spark: SparkSession, catalog: Output, names: Iterable[str], at_version: int | None) -> dict[str, DataFrame]:
     """Return some tables of a catalog by name, as they were at a version of the table of runs."""
     if at_version is not None:
+        # Before any file is looked up: each table is read as it was at its own version.
         catalog.versions = _versions_at(spark, catalog, at_version)
         later = "name a later version: later runs replaced the files of this one, and a VACUUM deleted them"
         catalog.cures = (WayOut(later, "kafkalog spark sql --catalog {place} --at-version N QUERY"),)
@@ -131,6 +132,7 @@ def _frame(
     spark: SparkSession, output: Committed, name: str, table: Table, cures: tuple[WayOut, ...] = ()
 ) -> DataFrame:
     """Return a table of an output. Raises RefusedError, with what to do, if files of it are missing."""
+    # Refused as a whole: a query over the files that are left would give wrong sums.
     lost = output.lost(name)
     if lost:
         reason = (
@@ -145,6 +147,7 @@ def _frame(
 
 def _rows(spark: SparkSession, store: Store, files: Mapping[str, TableFile], table: Table) -> DataFrame:
     """Return the rows of a table's files, by their names: a run that goes on has others in the directory."""
+    # Spark takes a path with brackets for a pattern, and its own reader of an object store needs other settings.
     if not files or not store.is_local or set(store.root) & set("[]{}*?"):  # which Spark takes for those of a glob
         return read_files(spark, store, files.values(), table)
     return spark.read.schema(struct_type(table)).option("basePath", store.root).parquet(*map(store.path, sorted(files)))
@@ -186,6 +189,7 @@ def query(spark: SparkSession, text: str, sources: Sources) -> DataFrame:
     """
     statement = text.strip().rstrip(";").rstrip()
     register_views(spark, sources, views_in(statement))
+    # SHOW, DESCRIBE and EXPLAIN cannot be subqueries.
     if not _LOOKS.match(_without_comments(statement)):
         _check_query(spark, statement)
     return spark.sql(statement)
@@ -196,6 +200,7 @@ def _check_query(spark: SparkSession, statement: str) -> None:
     from pyspark.errors import ParseException  # noqa: PLC0415 - heavy
 
     try:
+        # As a subquery, Spark parses it as a query alone: an INSERT or a DROP is a syntax error there.
         spark.sql(f"SELECT * FROM (\n{statement}\n)")  # noqa: S608 - it is the user's own, on a machine of theirs
     except ParseException:
         spark.sql(f"EXPLAIN {statement}")  # raises an error with the place of a syntax error, and executes nothing
@@ -207,6 +212,7 @@ def _check_query(spark: SparkSession, statement: str) -> None:
 
 def views_in(statement: str) -> list[str]:
     """Return the views that a statement may name, such as `segments` and `segments_at_3`; SHOW needs all."""
+    # In text without literals and comments, so that a value 'batches' does not open a table.
     text = _COMMENTS.sub(" ", statement).lower()  # without string literals too
     if text.lstrip().startswith("show"):
         return list(VIEWS)
@@ -230,6 +236,7 @@ def register_views(spark: SparkSession, sources: Sources, names: Iterable[str] =
         options = sources.options
         if any(map(is_object, paths)):  # complete: the session may have begun in another environment
             options = {**dict(options_of(sources.storage)), **options}
+        # Only what the statement names: each view lists the disks.
         frames |= {name: _from_disks(spark, name, paths, options) for name in wanted if name in SPARK_TABLES}
     if sources.catalog is not None:
         frames |= _from_catalog(spark, sources, output_path(sources.catalog), wanted)
@@ -238,6 +245,7 @@ def register_views(spark: SparkSession, sources: Sources, names: Iterable[str] =
     registered = [name for name in wanted if name in frames]
     for name in registered:
         frames[name].createOrReplaceTempView(name)
+    # A version of a catalog never falls back to another source.
     missing = [name for name in wanted if name not in frames and (not registered or "_at_" in name)]
     if missing:
         raise SelectionError(f"there is no source for {', '.join(missing)}; {_missing(missing)}")
@@ -277,6 +285,7 @@ def _missing(wanted: Iterable[str]) -> str:
 
 def _from_disks(spark: SparkSession, name: str, paths: list[str], options: Mapping[str, str]) -> DataFrame:
     uses = {each.lower(): option.tables for each, option in OPTIONS.items()}
+    # Options of other tables are left out here, since one command names them for all views.
     own = {each: value for each, value in options.items() if not uses[each.lower()] or name in uses[each.lower()]}
     return spark.read.format("kafkalog").option("table", name).options(**own).load(paths)
 
@@ -308,6 +317,7 @@ def chunks(frame: DataFrame, table: Table, bytes_mode: BytesMode = "auto") -> It
     """Yield the rows of a result in chunks; one partition of it is in memory at a time."""
     types = [each.dataType for each in frame.schema.fields]
     names = table.names[1:]
+    # Not `collect`: a result may be larger than the driver's memory.
     rows = frame.toLocalIterator()
     while True:
         some = [_row(names, types, row, bytes_mode) for row in islice(rows, _CHUNK_ROWS)]
@@ -328,6 +338,7 @@ def plain(value: Any, of: DataType, mode: BytesMode) -> object:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
+        # JSON has no such numbers: they become text.
         return value if math.isfinite(value) else _NO_NUMBERS[str(value)]
     if isinstance(value, dict | list | tuple):
         return _nested(value, of, mode)

@@ -86,6 +86,7 @@ def grouped(changes: Iterable[Item]) -> Iterator[list[Item]]:
     `recover`). A plan with a new offset index has read the log to its end without damage, or truncates it where such a
     start does.
     """
+    # `groupby`, not a dictionary: only neighbours form a group, so that the order of the plan is kept.
     for _, group in groupby(changes, _group_of):
         yield list(group)
 
@@ -93,6 +94,8 @@ def grouped(changes: Iterable[Item]) -> Iterator[list[Item]]:
 def may_delete_first(group: Sequence[OneFile], *, is_back: bool = False) -> bool:
     """Return whether the files of a group may be deleted before the new ones are written; `is_back`: by an undo."""
     kinds = {"replace"} if is_back else {"replace", "create"}
+    # LogLoader.loadSegmentFiles recovers a segment without an offset index, so a crash between the two costs a rebuild
+    # and no record.
     return any(change.kind in kinds and change.swap is None and is_offset_index(change.path) for change in group)
 
 
@@ -106,6 +109,7 @@ def _group_of(change: OneFile) -> tuple[object, ...]:
     if change.swap is not None:
         return directory, change.swap
     stem, dot, suffix = name.partition(".")
+    # The indexes of a segment are one group, since a start that finds the first one missing writes all of them.
     if change.kind in {"replace", "create"} and f"{dot}{suffix}" in INDEXES:
         return directory, stem, "indexes"
     return directory, name, "alone"
@@ -203,6 +207,7 @@ def status_of(path: str, trusted: TrustedDirectories = ANYWHERE) -> os.stat_resu
 
     Raises AccessError for anything but a regular file: neither a link nor its target is changed.
     """
+    # Without following links: an owner of the directory could point one at a file of root.
     status = trusted.status(path)
     if status is None:
         return None
@@ -231,6 +236,8 @@ def fingerprint_start(path: str, size_bytes: int, mtime_ns: int, trusted: Truste
     digest = hashlib.sha256()
     with trusted.source(path) as source:
         for start, end in _hashed(size_bytes):
+            # A disk that cannot read a place must still be repairable: the hole is hashed as text, and the same hole
+            # gives the same hash.
             for piece in _windows(source, start, end, skips_unreadable=True):
                 digest.update(piece)
     return Fingerprint(size_bytes, mtime_ns, digest.hexdigest())
@@ -272,6 +279,7 @@ def saved_tail_end(change: Change, trusted: TrustedDirectories = ANYWHERE) -> in
     A hole up to the end of a sparse file, which may be of any size, is not saved: undo makes it again.
     Raises NotFoundError or AccessError.
     """
+    # Sparse tails come from preallocated logs; copying a hole would need space that the file never took.
     with trusted.source(change.path) as source:
         return max(change.size_bytes or 0, source.data_end(change.before.size_bytes if change.before else 0))
 
@@ -279,6 +287,8 @@ def saved_tail_end(change: Change, trusted: TrustedDirectories = ANYWHERE) -> in
 def _hashed(size_bytes: int) -> tuple[tuple[int, int], ...]:
     if is_hashed_whole(size_bytes):
         return ((0, size_bytes),)
+    # Whole files would cost a second read of every log; an append or a truncation changes the size, the end or the
+    # time.
     return ((0, SAMPLE_BYTES), (size_bytes - SAMPLE_BYTES, size_bytes))
 
 
@@ -294,6 +304,7 @@ def _windows(source: Source, start: int, end: int, *, skips_unreadable: bool) ->
             position += error.size_bytes
             continue
         if not window:
+            # The file became shorter while it was read.
             raise UnreadableError(source.path, position, end - position)
         yield window
         position += len(window)
@@ -350,8 +361,10 @@ class DryRunStage:
         status = status_of(path, self._trusted)
         if status is None or status.st_size <= size_bytes:
             return None
+        # The journal needs the file as it was, also where the change itself would be skipped.
         before = self._look(path)
         self._call(lambda stage: stage.cut(path, size_bytes, why=why))
+        # In place only with one name: a truncation would shorten the file of a hard-linked backup too.
         if status.st_nlink == 1:
             return self._add(Change(kind="cut", path=path, before=before, size_bytes=size_bytes, sha256=None, why=why))
         head = (bytes(piece) for piece in pieces(path, 0, size_bytes, trusted=self._trusted))
@@ -378,6 +391,7 @@ class DryRunStage:
         if self._calls is None:
             return False
         start = self._made_by[skip - 1] if skip else 0
+        # By call, not by change: a call whose content was there already has made no change.
         for call in self._calls[start : None if most is None else self._made_by[most - 1] if most else 0]:
             call(stage)
         return True
@@ -413,6 +427,8 @@ class DryRunStage:
         self, path: str, before: Fingerprint | None, size_bytes: int, sha256: str, why: str, swap: int | None = None
     ) -> Change | None:
         if (
+            # A part of a replacement is written even if nothing changes, because a start would take a replacement
+            # without it as complete.
             swap is None
             and before is not None
             and before.size_bytes == size_bytes
@@ -430,6 +446,7 @@ class DryRunStage:
     ) -> Iterator[bytes | memoryview]:
         """Yield the content as it comes, and keep it while there is room."""
         kept: list[bytes] = []
+        # Kept in memory up to a limit, so that an apply after a shown plan need not read and compute everything again.
         for piece in content:
             yield piece
             self._kept_bytes -= len(piece)
@@ -446,8 +463,10 @@ class DryRunStage:
         Raises RefusedError for a path that no plan may change, or that this plan changes already.
         """
         around = os.path.dirname(path)
+        # A path from a plan file must not lead out of the directory that the user named.
         if path != os.path.abspath(path) or self.root not in {around, os.path.dirname(around)}:
             raise RefusedError(f"is not a file of {self.root} or of a directory in it", path=path)
+        # Twice would make the journal ambiguous: which of two old contents is the one to restore?
         if path in self._paths:
             raise RefusedError("is changed twice in one plan", path=path)
         return fingerprint(path, self._trusted)

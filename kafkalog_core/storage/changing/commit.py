@@ -63,16 +63,20 @@ def finish(disk: Disk, journal: Journal, states: States) -> Journal:
         for is_swap, steps in _in_groups(states):
             first = steps[0][0]
             rest = (entry for entry in journal.entries if entry.number >= first.number)
+            # Before each group: what the earlier groups have freed may be enough for the pointer now.
             ensure_pointer_if_space(disk, journal, rest)
             if is_swap:
                 Replacement(disk, journal, steps).make()
                 continue
+            # Entries that an interrupted run has made are left out, so a repeated run ends in the same state.
             for entry in _deleted_first(disk, journal, steps, "after"):
                 _make(disk, journal, entry)
+            # A hard link in the journal to a file that is in place keeps its blocks after a later deletion.
             for entry, state in steps:
                 if state == "after":
                     _drop_name(disk, journal, entry)
         ensure_pointer_if_space(disk, journal, ())
+        # Parts first, then the intent: a state "complete" on disk must not be older than what it claims.
         if journal.keeps_old:
             _sync_parts(disk, journal)
             return write_intent(disk, journal, "complete", _like(journal))
@@ -92,9 +96,12 @@ def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer:
         gives_up_pointer: delete the pointer to a journal elsewhere first, because the old content needs its space.
     """
     with disk.within(journal.trusted):
+        # A replacement can be undone only from its end: from its middle, a start could complete it.
         if journal.state != "undoing":
             states = _replacements_finished(disk, journal, states)
+            # The state is written before the first file goes back: from here on `apply --resume` must refuse.
             journal = write_intent(disk, journal, "undoing", _like(journal))
+        # Temporary files of the interrupted run hold space that the old content needs.
         for path in unfinished_files(journal):
             disk.unlink(path)
         if gives_up_pointer:
@@ -107,9 +114,12 @@ def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer:
                 _undo(disk, journal, entry)
         ensure_pointer_if_space(disk, journal, ())
         if journal.left:
+            # What cannot be restored is kept in a journal of its own.
             _clear(disk, journal)
             rest = tuple(entry for entry in journal.entries if entry.number in journal.left)
             return write_intent(disk, replace(journal, entries=rest, left=frozenset()), "complete", _like(journal))
+        # "undone" before the content is deleted: without the mark, a crash in between would look like a damaged
+        # journal.
         journal = write_intent(disk, journal, "undone", _like(journal))
         _clear(disk, journal)
     return journal
@@ -130,6 +140,7 @@ def prune(disk: Disk, journal: Journal) -> None:
 def delete_remains(disk: Disk, remains: Remains) -> None:
     """Delete what a run left that ended before it had changed anything. Raises WriteError."""
     with disk.within(remains.trusted):
+        # Inner ones first.
         for path in reversed(remains.paths):
             status = remains.trusted.status(path)
             if status is not None and stat.S_ISDIR(status.st_mode):
@@ -140,6 +151,7 @@ def delete_remains(disk: Disk, remains: Remains) -> None:
 
 def _prune(disk: Disk, journal: Journal) -> None:
     if journal.state not in {"undone", "pruning"}:
+        # A rename needs no free block, as a new intent would: a full disk is the usual reason to prune.
         freed = replace(journal.layout, is_freed=True)
         disk.rename(journal.layout.intent, freed.intent)
         disk.sync_directory(os.path.dirname(freed.intent))
@@ -154,6 +166,7 @@ def _remove(disk: Disk, journal: Journal) -> None:
     if exists(layout.unfinished_intent):
         disk.unlink(layout.unfinished_intent)
     remove_pointer(disk, journal)
+    # The intent last: as long as it exists, what is left of the journal can be found and deleted.
     disk.unlink(layout.intent)
     if layout.place != "top":
         disk.remove_directory(os.path.dirname(layout.intent))
@@ -191,12 +204,15 @@ def _deleted_first(
     is_copied = trusted.device(journal.layout.directory(paths[0]) or directory) != trusted.device(directory)
     files = [entry.after if wanted == "after" else entry.before for entry in entries]
     needed = sum(rounded(file.size_bytes) for file in files if file is not None)
+    # An index that is missing already shows that an interrupted run began to delete first: it continues in that order.
     if all(state != "halfway" for _, state in steps) and (not is_copied or needed <= free_bytes(directory)):
         return entries
+    # The offset index is written last and deleted first: while it is missing, a start rebuilds the others.
     entries.sort(key=lambda entry: is_offset_index(entry.path))
     for path in reversed([journal.path_of(entry) for entry in entries if entry.kind == "replace"]):
         if trusted.exists(path):
             disk.unlink(path)
+            # After each deletion: a loss of power must not keep the offset index and lose the others.
             disk.sync_directory(directory)
     return entries
 
@@ -208,6 +224,7 @@ def _make(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
     elif entry.after is None:
         raise AssertionError("an entry without a file after the change")
     elif entry.kind == "cut":
+        # Truncations are in place and need no directory fsync: no name changes.
         disk.cut(path, entry.after.size_bytes, entry.after.mtime_ns)
         return
     else:
@@ -234,6 +251,7 @@ def _undo(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
         _write_temporary(disk, journal, entry, [entry.inline or b""])
     else:
         saved = journal.layout.saved(path, entry.number, entry.saved)
+        # A tail is appended to the shorter file; everything else replaces the file.
         if entry.saved != "tail":
             _put(disk, journal, entry, saved, entry.old_attributes, entry.before.mtime_ns)
             return
@@ -241,12 +259,14 @@ def _undo(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
         content = pieces(saved, trusted=journal.trusted)
         if not journal.trusted.has_other_names(path):
             now = status_of(path, journal.trusted)
-            if now is not None and now.st_size > entry.before.size_bytes:  # a start has made it longer
+            # A start has made it longer
+            if now is not None and now.st_size > entry.before.size_bytes:
                 disk.cut(path, size_bytes, entry.before.mtime_ns)
             disk.extend(path, size_bytes, content, entry.before.mtime_ns)
             _make_hole(disk, journal, entry)
             return
-        start = pieces(path, 0, size_bytes, trusted=journal.trusted)  # it was linked to a backup, which keeps its bytes
+        # It was linked to a backup, which keeps its bytes
+        start = pieces(path, 0, size_bytes, trusted=journal.trusted)
         _write_temporary(disk, journal, entry, chain(start, content))
         _make_hole(disk, journal, entry)
     disk.sync_directory(os.path.dirname(path))
@@ -271,15 +291,19 @@ def _put(
     """
     path = journal.path_of(entry)
     trusted = journal.trusted
+    # A leftover of an earlier attempt may be incomplete, and its name is needed.
     temporary = _free_temporary(disk, journal, entry)
     is_near = trusted.device(os.path.dirname(source)) == trusted.device(os.path.dirname(path))
+    # A link is a second name: until the rename, the journal still has the first one.
     is_linked = is_near and disk.link(source, temporary)
     if is_near and not is_linked:
+        # A file system without hard links: the rename takes the journal's only name, so it must be the last step.
         disk.rename(source, path)
     else:
         if not is_linked:
             disk.write_file(temporary, pieces(source, trusted=trusted), attributes, mtime_ns)
         disk.rename(temporary, path)
+    # The rename is durable only with its directory (fsync(2)).
     disk.sync_directory(os.path.dirname(path))
 
 
@@ -314,6 +338,7 @@ def _clear(disk: Disk, journal: Journal) -> None:
         if entry.saved in {"link", "copy", "tail"}:
             names.append(journal.layout.saved(path, entry.number, entry.saved))
         for name in names:
+            # A name outside the trusted directories was never written by this run.
             if trusted.holds(name) and trusted.exists(name):
                 disk.unlink(name)
     for directory in journal.directories():
@@ -322,7 +347,8 @@ def _clear(disk: Disk, journal: Journal) -> None:
         if trusted.exists(f"{directory}/{OF_SEVERAL}"):
             disk.unlink(f"{directory}/{OF_SEVERAL}")
         if directory != os.path.dirname(journal.layout.intent) and trusted.is_directory(directory):
-            with suppress(StorageError):  # another process has put a file into it
+            # Another process has put a file into it
+            with suppress(StorageError):
                 disk.remove_directory(directory)
     _sync_parts(disk, journal)
 
@@ -336,6 +362,7 @@ def _sync_parts(disk: Disk, journal: Journal) -> None:
         for place in (directory, os.path.dirname(directory)):
             if journal.trusted.is_directory(place):
                 disk.sync_directory(place)
+                # One fsync at the nearest existing directory: it covers the names below that were deleted.
                 break
 
 
@@ -425,10 +452,13 @@ class Replacement:
     def make(self) -> None:
         """Put the new files in place of the old ones, or continue after an interrupted run."""
         new = sorted((entry for entry in self._entries if entry.after is not None), key=self._order)
-        waiting = [entry for entry in new if self._waits(entry)]  # without parts that are in place and do not change
+        # Without parts that are in place and do not change
+        waiting = [entry for entry in new if self._waits(entry)]
+        # Only if nothing is as after the change: once the guard is gone, the steps go forward.
         if self._is_old and (waiting or self._known):
             self._write_swaps(waiting, is_back=False)
         for entry in self._entries:
+            # Old files without a successor before the renames (step 4).
             if entry.after is None:
                 self._delete(self._path(entry))
         self._put_in_place(new, is_back=False)
@@ -465,6 +495,7 @@ class Replacement:
         """Delete `.swap` files that were never renamed; the guard is written first if it is missing."""
         swaps = [self._swap(entry) for entry in self._entries if self._has_swap(entry)]
         if swaps:
+            # Again with the guard: deleting the swaps one by one, a start in between would complete half of them.
             self._set_guard()
             for path in swaps:
                 self._disk.unlink(path)
@@ -487,6 +518,7 @@ class Replacement:
         self._set_guard()
         for entry in entries:
             self._write_swap(entry, is_back=is_back)
+        # The swaps must be on disk before the guard is deleted: the deletion is the commit.
         self._sync()
         self._disk.unlink(self._guard)
         self._sync()
@@ -502,6 +534,7 @@ class Replacement:
                     continue
                 self._write_swap(entry, is_back=is_back)
             path = self._path(entry)
+            # It is in place already: rename(2) of two names of one file does nothing and leaves both.
             if self._trusted.exists(path) and self._trusted.is_same(swap, path):
                 self._disk.unlink(swap)  # it is in place already: a rename among names of one file would leave both
             else:
@@ -511,6 +544,7 @@ class Replacement:
     def _write_swap(self, entry: JournalEntry, *, is_back: bool) -> None:
         """Create the `.swap` of a file: a second name of the journal's file, or a copy; the journal keeps its own."""
         swap = self._swap(entry)
+        # A partial copy of an interrupted run.
         self._delete(swap)
         source = self._saved(entry) if is_back else self._staged(entry)
         device = self._trusted.device
@@ -525,6 +559,7 @@ class Replacement:
         temporary = self._journal.layout.temporary(self._path(entry), entry.number)
         self._delete(temporary)
         self._disk.write_file(temporary, pieces(source, trusted=self._trusted), attributes, mtime_ns)
+        # Renamed into the `.swap` name when complete: a start must never see half a `.swap`.
         self._disk.rename(temporary, target)
 
     def _set_guard(self) -> None:
@@ -535,6 +570,7 @@ class Replacement:
                 for each in (entry.new_attributes, entry.old_attributes)
                 if each is not None
             )
+            # Owner and mode of the other files: a start that may not read the guard takes the log directory offline.
             self._disk.write_file(self._guard, [], attributes, None)
             self._sync()
 
@@ -544,6 +580,8 @@ class Replacement:
         ours = {self._guard, *map(self._swap, made)}
         for name in self._trusted.names(self._directory):
             path = f"{self._directory}/{name}"
+            # Names of `.swap` and `.cleaned` files that are not ours belong to the cleaner of a broker or to another
+            # run; LogLoader.completeSwapOperations would mix both.
             if name.endswith((_SWAP, _CLEANED)) and path not in ours:
                 see = f"kafkalog truncate --as-broker {shell_path(os.path.dirname(path))}"
                 reason = "belongs to another replacement of segments, which is not finished"
@@ -558,6 +596,7 @@ class Replacement:
 
     # --- names --------------------------------------------------------------------------------------------------------
     def _order(self, entry: JournalEntry) -> tuple[bool, str]:
+        # The log before its indexes, for the reason in step 4.
         return not entry.path.endswith(_LOG), entry.path
 
     def _path(self, entry: JournalEntry) -> str:

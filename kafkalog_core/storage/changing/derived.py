@@ -72,6 +72,7 @@ def logs_of_derived(paths: Iterable[str], trusted: TrustedDirectories) -> dict[s
     changed = set(paths)
     found: dict[str, Fingerprint] = {}
     for path in sorted(filter(is_derived, changed)):
+        # An index is built from the log of its own segment.
         own = [f"{path.rpartition('.')[0]}.log"] if path.endswith(INDEXES) else []
         last = [log for log in _logs(os.path.dirname(path), trusted) if log not in changed][-1:]
         for log in (*own, *last):
@@ -102,6 +103,8 @@ def checkpoints_next_to_clean_shutdown(paths: Iterable[str], trusted: TrustedDir
 def has_broker_run(journal: Journal) -> bool:
     """Return whether a checkpoint of `checkpoints_next_to_clean_shutdown` has changed."""
     root = journal.layout.root
+    # ReplicaManager writes high watermarks every replica.high.watermark.checkpoint.interval.ms (5 seconds): an
+    # unchanged checkpoint shows that no broker has run.
     known = {f"{root}/{path}": log for path, log in journal.logs.items() if path.endswith(_CHECKPOINT)}
     return any(fingerprint(path, journal.trusted) != file for path, file in known.items())
 
@@ -113,6 +116,7 @@ def recovery_markers(changes: Iterable[Change], root: str, trusted: TrustedDirec
     Raises AccessError.
     """
     changed = {change.path: change.kind for change in changes}
+    # Only shorter logs matter: a start that skips recovery serves whatever is at the end of the file.
     if not any(kind in {"cut", "remove"} and _is_log(path) for path, kind in changed.items()):
         return {}
     paths = (f"{root}/{name}" for name in _RECOVERY_MARKERS if is_broker_dir(root))
@@ -135,6 +139,7 @@ def unrecovered_ends(journal: Journal, entries: Iterable[JournalEntry]) -> tuple
             directory, name = os.path.split(path)
             if directory not in bases:
                 bases[directory] = bases_of_logs(directory, journal.trusted)
+            # Segments deleted at the end are ends too: restored, they follow on what a start has seen as the log end.
             if entry.kind == "cut" or int(name[:20]) > max(bases[directory], default=-1):
                 ends.append(entry)
     markers = _markers_written_since(journal) if ends else []
@@ -168,6 +173,7 @@ def is_rebuilt(journal: Journal, entry: JournalEntry, is_known: Callable[[Journa
     directory = os.path.dirname(path)
     if not (journal.is_interrupted and is_derived(path) and trusted.is_directory(directory)):
         return False
+    # The cut kept the first bytes; if a start has rewritten them, the saved tail fits nothing.
     if entry.kind == "cut" and not _begins_as_cut(path, entry, trusted):
         return False
     logs = _logs(directory, trusted)[-1:]
@@ -180,6 +186,7 @@ def _is_known(journal: Journal, log: str, entry: JournalEntry | None, is_known: 
     if entry is not None:
         return is_known(entry)
     remembered = journal.logs.get(os.path.relpath(log, journal.layout.root))
+    # Unknown logs prove nothing: the file may have been rebuilt from records of another producer.
     return remembered is not None and fingerprint(log, journal.trusted) == remembered
 
 
@@ -247,6 +254,8 @@ def left_out(journal: Journal, problems: Mapping[int, str]) -> dict[int, str]:
         directory = os.path.dirname(journal.path_of(entry))
         at_top = directory == journal.layout.root and is_broker_dir(directory)
         (top if at_top else partitions.setdefault(directory, [])).append(entry)
+    # Lower log start offsets must be restored before the segments below them (LogLoader.recoverLog deletes what is
+    # below).
     has_starts = not any(entry.number in problems for entry in top if os.path.basename(entry.path) == _LOG_STARTS)
     for directory, entries in partitions.items():
         bases = bases_of_logs(directory, journal.trusted)
@@ -259,6 +268,7 @@ def left_out(journal: Journal, problems: Mapping[int, str]) -> dict[int, str]:
         elif is_partial and name != _LOG_STARTS:
             left[entry.number] = _OF_ALL
     for entry in top:
+        # With anything left out, a clean shutdown file would keep a start from recovering the rest.
         if left and os.path.basename(entry.path) == CLEAN_SHUTDOWN_FILE:
             left.setdefault(entry.number, _OF_ALL)
     return left
@@ -269,6 +279,7 @@ def _left_in_partition(
 ) -> dict[int, str]:
     """Return the entries of a partition that are left; `bases` are the base offsets of the existing logs."""
     logs = {base: entry for entry in entries if (base := _base_of(entry, ".log")) is not None}
+    # UnifiedLog.deleteLogStartOffsetBreachedSegments would delete the restored segments at the next check.
     if not has_starts and any(entry.kind == "remove" for entry in logs.values()):
         return {entry.number: problems.get(entry.number, _BELOW) for entry in entries}
     bad = [entry for entry in entries if entry.number in problems]
@@ -300,9 +311,11 @@ def _after_gap(
     """
     deleted = {base for base in logs if _is_deleted_whole(base, entries)}
     first, last = min(missing), max(missing)
+    # The start of the log was deleted: what is restored must reach the existing log without a gap.
     if bases and last < bases[0]:
         lost = {base for base in deleted if base <= last}
         snapshots = range(last + 1)
+    # The end of the log was deleted.
     elif bases and first > bases[-1]:
         lost = {base for base in deleted if base >= first}
         snapshots = range(first, _NO_OFFSET)

@@ -78,6 +78,7 @@ def _side_of(journal: Journal, entry: JournalEntry) -> FileState:
     It writes indexes in place, so that other names of the file show it too.
     """
     trusted, path = journal.trusted, journal.path_of(entry)
+    # A staged name that has gone, or is the file itself, shows that the rename has happened.
     if journal.state == "prepared" and entry.kind in {"replace", "create"}:
         staged = journal.layout.staged(path, entry.number)
         if not trusted.exists(staged) or trusted.is_same(staged, path):
@@ -95,11 +96,13 @@ def _state_of_ours(journal: Journal, entry: JournalEntry) -> FileState:
     path = journal.path_of(entry)
     trusted = journal.trusted
     now = fingerprint(path, trusted)
+    # The directory too: a partition that was deleted meanwhile has neither state.
     if now in {entry.before, entry.after} and trusted.is_directory(os.path.dirname(path)):
         return "before" if now == entry.before else "after"
     if entry.kind != "cut" or now is None or entry.before is None or entry.after is None:
         return "halfway" if now is None and _may_be_deleted(journal, entry) else "neither"
     size_bytes = entry.after.size_bytes
+    # In between: an interrupted extension of an undo, or the writes of a broker.
     if not size_bytes <= now.size_bytes <= entry.before.size_bytes:
         return "neither"
     if fingerprint_start(path, size_bytes, entry.after.mtime_ns, trusted) != entry.after:
@@ -189,6 +192,7 @@ def _saved_problem(journal: Journal, entry: JournalEntry, state: FileState) -> s
     saved = layout.intent if entry.saved == "inline" else layout.saved(path, entry.number, entry.saved)
     try:
         is_whole = _is_whole(journal.trusted, saved, entry)
+    # What is missing is reported by its reader; what may not be read needs another user.
     except DeniedError:
         raise
     except StorageError as error:
@@ -208,6 +212,7 @@ def is_stuck(journal: Journal) -> bool:
         except StorageError:
             continue
         return False
+    # An interrupted run that can go neither way: a person decides, with `--prune`.
     return journal.is_interrupted
 
 
@@ -225,6 +230,8 @@ def _states(
 def _is_copied(journal: Journal, entry: JournalEntry) -> bool:
     """Return whether a file gets the attributes in the journal; other files are renamed and keep their own."""
     path, trusted = journal.path_of(entry), journal.trusted
+    # Copies get owner and mode from the journal; a journal that someone else wrote could hand out files
+    # (`check_owners`).
     home, around = journal.layout.directory(path), os.path.dirname(path)
     if home is None or entry.saved == "inline" or entry.swap is not None or trusted.has_other_names(path):
         return True
@@ -288,7 +295,8 @@ def _is_whole(trusted: TrustedDirectories, path: str, entry: JournalEntry) -> bo
     if now is None:
         raise NotFoundError("no such file or directory", path=path)
     lacking = before.size_bytes - start - now.st_size
-    if lacking < 0 or (lacking and entry.saved != "tail"):  # a tail is saved without the hole at its end
+    # A tail is saved without the hole at its end
+    if lacking < 0 or (lacking and entry.saved != "tail"):
         return False
     if entry.saved in {"copy", "tail"}:
         return whole_hash(path, trusted) == entry.saved_sha256
@@ -313,6 +321,7 @@ def _is_prefix_of_tail(journal: Journal, entry: JournalEntry, size_bytes: int) -
         return False
     position, kept_end = 0, min(size_bytes, start + status.st_size)
     with journal.trusted.source(path) as source:
+        # Bytes after the saved tail must be the zeros of the hole.
         if count_zeros(source, kept_end, size_bytes) < size_bytes - kept_end:
             return False
     for piece in pieces(path, start, kept_end, trusted=journal.trusted):
@@ -327,6 +336,7 @@ def _is_prefix_of_tail(journal: Journal, entry: JournalEntry, size_bytes: int) -
 
 def _is_torn(there: bytes, kept: bytes, position: int) -> bool:
     """Return whether each sector holds the intended bytes, or zeros because the write never reached the disk."""
+    # At file positions, not buffer positions: sectors are aligned to the disk.
     bounds = [0, *range(-position % _SECTOR_BYTES, len(there), _SECTOR_BYTES), len(there)]
     return all(there[begin:end] in {kept[begin:end], bytes(end - begin)} for begin, end in pairwise(bounds))
 
@@ -340,6 +350,7 @@ def check_owners(journal: Journal, wanted: Iterable[tuple[JournalEntry, Attribut
 
     Root is checked alone: the system keeps other users from doing so.
     """
+    # Only root can give files away.
     if os.geteuid() != SUPERUSER:
         return
     known: dict[str, _Known] = {}
@@ -377,7 +388,8 @@ class _Known:
                     continue
                 if status.st_nlink == 1:
                     self._add(path)
-                elif status.st_uid != SUPERUSER:  # a backup of hard links
+                # A backup of hard links
+                elif status.st_uid != SUPERUSER:
                     self._owners.add((status.st_uid, status.st_gid))
             problem = self._missing(attributes)
         return problem

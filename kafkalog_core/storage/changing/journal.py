@@ -238,9 +238,12 @@ def layout_for(
     around = {os.path.dirname(change.path) for change in changes}
     if not is_log_dir:
         return JournalLayout(run=run, root=root, place="partition", home=root)
+    # One partition: the journal is next to its files, where a user finds it first.
     if len(around) == 1 and root not in around:
         home = around.pop()
         return JournalLayout(run=run, root=home, place="partition", home=home)
+    # Several partitions: a directory at the top of a log directory stops a broker (LogManager.loadLogs parses each as a
+    # partition), so the intent is a file there.
     return JournalLayout(run=run, root=root, place="top", home=root)
 
 
@@ -269,6 +272,8 @@ def write_intent(disk: Disk, journal: Journal, state: State, like: Attributes) -
         "command": changed.command,
         "created_ms": changed.created_ms,
         "state": state,
+        # The root is written only where it cannot be seen from the place of the file; a moved log directory keeps its
+        # journal valid.
         "root": layout.root if layout.place == "elsewhere" else None,
         "pointer_is_directory": changed.pointer_is_directory,
         "keeps_old": changed.keeps_old,
@@ -296,11 +301,13 @@ def _write_whole(disk: Disk, path: str, run: str, members: dict[str, object], li
         disk.unlink(temporary)
     disk.write_file(temporary, [_sealed({"kafkalog": _KIND, "version": _VERSION, "run": run, **members})], like, None)
     disk.rename(temporary, path)
+    # Durable before the first change: without the intent, nothing could be undone.
     disk.sync_directory(os.path.dirname(path))
 
 
 def _sealed(value: dict[str, object]) -> bytes:
     """Return the text of a file that begins with the hash of all its members."""
+    # The hash covers every member: a journal is acted on, often as root, so a damaged one is refused.
     return _encoded({"sha256": hashlib.sha256(_encoded(value)).hexdigest(), **value}) + b"\n"
 
 
@@ -337,6 +344,7 @@ def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", 
     """
     fields = load_fields(text)
     _check_seal(fields, run)
+    # An absolute path without links: it is compared with directories that the user names.
     if "elsewhere" in fields.value:
         home = fields.path("elsewhere")
         if not os.path.isabs(home) or os.path.normpath(home) != home or home == os.path.dirname(home):
@@ -350,6 +358,7 @@ def parse_journal(text: bytes, run: str, home: str, place: Literal["partition", 
         run=run, root=home if root is None else root, place=place if root is None else "elsewhere", home=home
     )
     entries = tuple(_entries(fields.objects("entries")))
+    # Two entries for one file would be restored in an order that nobody planned.
     if not entries or len({entry.path for entry in entries}) != len(entries):
         raise FieldError("has no entry, or two for one file")
     left = {number for number in fields.items("left") if type(number) is int}
@@ -373,6 +382,7 @@ def _entries(objects: Iterable[Fields]) -> Iterator[JournalEntry]:
     for fields in objects:
         entry = _entry(fields, least)
         yield entry
+        # Ascending numbers keep the order of the changes.
         least = entry.number + 1
 
 
@@ -389,6 +399,7 @@ def _command(name: str) -> str:
 
 def _check_seal(fields: Fields, run: str) -> None:
     if fields.any("kafkalog") != _KIND or fields.any("version") != _VERSION:
+        # No migration: a journal is finished or undone by the version that wrote it.
         raise FieldError("was written by another version of kafkalog")
     value = dict(fields.value)
     if value.pop("sha256", None) != hashlib.sha256(_encoded(value)).hexdigest():
@@ -446,6 +457,7 @@ def _relative(path: str) -> str:
     problem = path_problem(path)
     if problem is not None:
         raise FieldError(f"the path of a file {problem}")
+    # Files of a log directory or of its partitions: `..` or a deeper path would lead to other files.
     if len(parts) > _DEEPEST or not all(parts) or {".", ".."} & set(parts):
         raise FieldError("the path of a file leads out of the directory")
     if any(journal_run(part) is not None for part in parts):
@@ -482,10 +494,12 @@ def _mode(text: str) -> int:
 def ensure_pointer(disk: Disk, journal: Journal) -> None:
     """Write the pointer, unless it exists or the journal needs none."""
     path, trusted = journal.pointer, journal.trusted
+    # The pointer exists, or its place is not one that the user named.
     if path is None or not trusted.holds(path) or trusted.exists(path):
         return
     around = os.path.dirname(path)
     if journal.pointer_is_directory and not trusted.exists(around):
+        # Readable as the directory around it, and writable by its owner alone.
         root = Attributes.of(journal.layout.root, trusted)
         disk.make_directory(around, replace(root, mode=0o700 | root.mode & 0o055, extended={}))
     write_pointer(disk, path, journal.layout, Attributes.of_new_file(journal.layout.root, trusted))
@@ -499,6 +513,7 @@ def ensure_pointer_if_space(disk: Disk, journal: Journal, rest: Iterable[Journal
         return
     written = (entry.after for entry in rest if entry.kind != "cut" and entry.after is not None)
     needed = POINTER_BYTES + sum(rounded(file.size_bytes) for file in written)
+    # The remaining changes come first: a pointer is a convenience.
     if free_bytes(journal.layout.root) >= needed:
         ensure_pointer(disk, journal)
 

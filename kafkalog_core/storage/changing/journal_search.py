@@ -191,6 +191,7 @@ def held_bytes(journal: Journal) -> int:
     for path in paths:
         with suppress(StorageError):
             status = journal.trusted.status(path)
+            # A link to a file that is still in place frees nothing.
             total += status.st_size if status is not None and status.st_nlink == 1 else 0
     return total
 
@@ -220,6 +221,8 @@ class _JournalSearch:
         self._root = root
         self._named = named
         self._trusted = TrustedDirectories(named)
+        # Read through the directory above too, because a partition of a link is listed there; changes use `_trusted`,
+        # which follows no link.
         self._reader = TrustedDirectories((os.path.dirname(root), *named), follows_links=True)
         self._runs: dict[str, _Traces] = {}
 
@@ -239,7 +242,8 @@ class _JournalSearch:
         except StorageError:
             if directory == self._root:
                 raise
-            return []  # a directory that cannot be listed is reported by the caller that reads it
+            # A directory that cannot be listed is reported by the caller that reads it
+            return []
         return [name for name in names if name.startswith(JOURNAL_PREFIX)]
 
     def _see(self, run: str, directory: str, path: str) -> None:
@@ -261,6 +265,7 @@ class _JournalSearch:
 
     def _read(self, traces: _Traces, run: str, path: str) -> None:
         """Read the intent that a path is, or holds, if there is one; once, although each partition leads to it."""
+        # Every partition of a run leads to the same intent.
         if path in traces.read:
             return
         traces.read.add(path)
@@ -307,6 +312,7 @@ class _JournalSearch:
         home = next((each for each in self._named if _is_same(each, home)), home)
         reader = self._reader_of(home)
         directory, named = f"{home}/{run}", f"{home}/{run}/{INTENT}"
+        # A home that the user named, or that only this user can write to, is trusted.
         is_ours = home in self._named or _is_of_this_user(reader, directory)
         traces.trusted = reader if is_ours else None
         journal, intent = None, _intent(reader, named)
@@ -320,6 +326,7 @@ class _JournalSearch:
         if journal.pointer_is_directory != is_directory:
             raise FieldError(f"leads to a journal of another kind of directory, {directory}", path=pointer)
         root = os.path.dirname(pointer)
+        # The original directory still exists, so this is a copy: to undo there would change the wrong files.
         if not _is_same(journal.layout.root, root) and os.path.lexists(journal.layout.root):
             message = (
                 f"belongs to {journal.layout.root}, of which this directory is a copy; the journal is in {directory}"
@@ -356,7 +363,8 @@ def _directories(root: str) -> list[str]:
         raise open_error(root, error) from error
     found: dict[tuple[int, int], str] = {}
     for _, path in named:
-        with suppress(OSError):  # a link that leads nowhere, or to itself
+        # A link that leads nowhere, or to itself
+        with suppress(OSError):
             inner = os.stat(path)
             if stat.S_ISDIR(inner.st_mode) and not os.path.samestat(inner, status):
                 found.setdefault((inner.st_dev, inner.st_ino), path)
@@ -367,6 +375,7 @@ def _parsed(
     reader: TrustedDirectories, path: str, run: str, home: str, place: Literal["partition", "top"]
 ) -> Journal | str | None:
     with reader.source(path) as source:
+        # A size limit before the read: the name may have been given to any file.
         if source.size_bytes > MOST_BYTES:
             raise FieldError("is larger than any journal", path=path)
         content = source.read(0, source.size_bytes)
@@ -381,6 +390,7 @@ def _parsed(
 
 def _intent(reader: TrustedDirectories, path: str) -> str | None:
     """Return the file of an intent, which has another name while it is freed; None: there is none."""
+    # The intent has the suffix while it is being freed.
     return next((name for name in (path, f"{path}{FREED}") if reader.exists(name)), None)
 
 
@@ -390,6 +400,7 @@ def _is_of_this_user(reader: TrustedDirectories, directory: str) -> bool:
         status = os.fstat(reader.directory(directory))
     except StorageError:
         return False
+    # Any other writer could have put a journal there that gives files away.
     return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
 
 

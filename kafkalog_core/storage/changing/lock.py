@@ -58,6 +58,7 @@ class LogDirLocks:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             for directory in self._directories:
+                # LogManager.lockLogDirs takes `.lock` in each log directory, and a broker that finds it locked stops.
                 stack.enter_context(_BrokerLock(directory, self._disk))
             for directory in self._outside:
                 stack.enter_context(_OwnLock(directory, self._disk))
@@ -79,6 +80,7 @@ class _BrokerLock:
 
     def __enter__(self) -> None:
         with self._disk.within(self._trusted):
+            # Created only if it is missing: brokers never delete it.
             is_made = not self._trusted.exists(self._path) and self._make()
             self._descriptor = _locked(self._trusted, self._path)
             self._is_made = is_made
@@ -89,6 +91,7 @@ class _BrokerLock:
             if self._is_made:
                 self._remove()
         finally:
+            # Closing releases the lock: POSIX locks end with the first close of the file in the process (fcntl(2)).
             os.close(self._descriptor)
 
     def _make(self) -> bool:
@@ -98,6 +101,7 @@ class _BrokerLock:
         broker that starts at this moment must not find one of the wrong owner.
         """
         attributes = Attributes.of_new_file(self._directory, self._trusted)
+        # A `.lock` that the broker may not open takes the log directory offline.
         if os.geteuid() not in {SUPERUSER, attributes.uid}:
             raise AccessError(
                 f"does not exist yet, and user {attributes.uid}, who owns the directory, could not open one of yours; "
@@ -105,7 +109,8 @@ class _BrokerLock:
                 path=self._path,
             )
         temporary = f"{self._directory}/{_PREFIX}{os.getpid()}{_SUFFIX}"
-        if self._trusted.exists(temporary):  # an earlier process with this process ID was killed
+        # An earlier process with this process ID was killed
+        if self._trusted.exists(temporary):
             self._disk.unlink(temporary)
         try:
             self._disk.write_file(temporary, (), attributes, None)
@@ -119,8 +124,10 @@ class _BrokerLock:
     def _put(self, temporary: str, attributes: Attributes) -> bool:
         """Give the lock file its name, or create it if there are no hard links. Return False if it exists by now."""
         try:
+            # A hard link gives the complete file its name at once, and fails if a broker was faster.
             if self._disk.link(temporary, self._path):
                 return True
+            # Without hard links the file is visible before it has its owner; that is the best there is.
             file = self._disk.new_file(self._path)
         except WriteError as error:
             if error.errno == errno.EEXIST:
@@ -129,7 +136,8 @@ class _BrokerLock:
         try:
             with file:
                 file.finish(attributes, None)
-        except WriteError:  # a broker that cannot open what is left takes the directory offline
+        # A broker that cannot open what is left takes the directory offline
+        except WriteError:
             with suppress(WriteError):
                 self._disk.unlink(self._path)
             raise
@@ -152,9 +160,11 @@ class _BrokerLock:
         can find. So the lock is held until no other process has the file open: the broker finds it locked, and stops.
         """
         status = self._trusted.status(self._path)
+        # Another process has replaced the file: what is there is not ours to delete.
         if status is None or not os.path.samestat(status, os.fstat(self._descriptor)):
             return
         with suppress(WriteError), self._disk.within(self._trusted):
+            # Unlinked while locked, see above: a broker that has it open already fails to lock it.
             self._disk.unlink(self._path)
             pause = Event()
             for _ in range(_TRIES):
@@ -182,7 +192,9 @@ class _OwnLock:
                 try:
                     self._descriptor = _locked(self._trusted, self._path)
                 except NotFoundError:
-                    continue  # the process that held it has deleted it
+                    # The process that held it has deleted it
+                    continue
+                # A file that lost its name between open and lock protects nothing.
                 if self._is_there():
                     return
                 os.close(self._descriptor)
@@ -193,6 +205,7 @@ class _OwnLock:
             with suppress(WriteError), self._disk.within(self._trusted):
                 if self._is_there():
                     # First: a process that opens it now finds that it has no name, and tries again.
+
                     self._disk.unlink(self._path)
         finally:
             os.close(self._descriptor)
@@ -220,6 +233,8 @@ class _OwnLock:
 def _is_alone(descriptor: int) -> bool:
     """Return whether no other process has the file open: only then Linux grants a write lease (`F_SETLEASE`)."""
     try:
+        # A lease is refused while anybody else has the file open: the only way to ask that without /proc of other
+        # users.
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
         return error.errno not in _HELD
@@ -233,9 +248,11 @@ def _locked(trusted: TrustedDirectories, path: str) -> int:
     """Return the descriptor of a file whose lock this process now holds. Raises LockedError or AccessError."""
     descriptor = _opened(trusted, path)
     try:
+        # Without waiting: a broker holds it for days.
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        holder = file_lock_holder(path)  # before the file is closed: it is not ours
+        # Before the file is closed: it is not ours
+        holder = file_lock_holder(path)
         os.close(descriptor)
         if error.errno not in _HELD:
             reason = (error.strerror or str(error)).lower()
@@ -251,6 +268,7 @@ def _locked(trusted: TrustedDirectories, path: str) -> int:
 def _opened(trusted: TrustedDirectories, path: str) -> int:
     name, directory = trusted.at(path)
     try:
+        # Not through a link, and not blocked by a FIFO that somebody has put there.
         descriptor = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     except OSError as error:
         if error.errno == errno.EROFS:

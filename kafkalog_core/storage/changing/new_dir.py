@@ -46,6 +46,7 @@ def _problems(path: str, needs_bytes: int) -> Iterator[str]:
     for suffix in (_SUFFIX, _PARTS):
         if os.path.lexists(path + suffix):
             yield f"{path}{suffix} was left by a run that was interrupted; delete it first (rm -r)"
+    # A directory at the top of a log directory stops a broker (LocalLog.parseTopicPartitionName).
     around = broker_dir_around(os.path.realpath(parent))
     if around is not None:
         yield f"it would be in a broker's directory, {around}; name a directory elsewhere"
@@ -84,6 +85,7 @@ class NewTree:
         self._disk = disk
         self._like = like
         files, directories = Attributes.of_new_file(like), Attributes.of(like)
+        # The writer itself must be able to write what it creates, whatever mode the model has.
         self._of_files = _own(replace(files, mode=files.mode | _MAY_WRITE))
         self._of_directories = _own(replace(directories, mode=directories.mode | _MAY_ENTER))
         self._files: dict[str, NewFile] = {}
@@ -125,6 +127,7 @@ class NewTree:
 
     def sync(self) -> None:
         """Fsync all names in it. Raises WriteError."""
+        # From the innermost directory outwards: a name is durable after its content.
         for directory in reversed(self._directories):
             self._disk.sync_directory(directory)
 
@@ -140,6 +143,7 @@ class NewTree:
 
     # --- below --------------------------------------------------------------------------------------------------------
     def _inside(self, name: str) -> str:
+        # `..` in a name would write outside the tree.
         parts = name.split("/")
         if not all(parts) or {".", ".."} & {*parts}:
             raise NotFoundError(f"{name!r} is not a valid path in a new directory", path=self.home)
@@ -183,6 +187,7 @@ class NewDir(NewTree):
         self._end_parts()
         if self._is_committed:
             return
+        # Files that other processes wrote are not in `_files`.
         if self._has_adopted:
             _remove_all(self._disk, self.home)
         self.discard()
@@ -199,14 +204,17 @@ class NewDir(NewTree):
         """Move a directory that an attempt has written into the tree. Raises WriteError."""
         path = self._inside(name)
         self._has_adopted = True
+        # One rename: the directory of a task appears whole, on the same file system.
         self._disk.rename(f"{home}/{name}", path)
         self._directories.append(path)
 
     def commit(self) -> None:
         """Fsync all names, then rename the directory to its own name: it exists from here on. Raises WriteError."""
+        # All content and names are on disk before the directory gets its final name.
         self.sync()
         self._disk.rename(self.home, self.path)
         self._is_committed = True
+        # And the new name with its parent.
         self._disk.sync_directory(os.path.dirname(self.path))
 
     def _end_parts(self) -> None:
@@ -219,6 +227,7 @@ class NewDir(NewTree):
         ended = self.path + _ENDED_PARTS
         _remove_all(self._disk, ended)  # if an earlier run could not delete all of it
         with suppress(StorageError):
+            # Renamed first: workers that are still at work find no directory from here on.
             self._disk.rename(self._parts, ended)
         for path in (ended, self._parts):
             _remove_all(self._disk, path)
@@ -254,7 +263,8 @@ class TaskAttempts(Struct, frozen=True, kw_only=True):
             except WriteError as error:
                 if error.errno != errno.EEXIST:
                     raise
-                continue  # another attempt at the same has begun, and may have died
+                # Another attempt at the same has begun, and may have died
+                continue
             return tree
 
 

@@ -79,7 +79,8 @@ def broker_dir_around(directory: str) -> str | None:
 def _directory_problem(directory: str) -> str | None:
     try:
         flags = os.statvfs(directory).f_flag
-    except OSError as error:  # it was deleted since the plan was made
+    # It was deleted since the plan was made
+    except OSError as error:
         raise open_error(directory, error) from error
     if flags & os.ST_RDONLY:
         return f"{directory}: its file system is mounted read-only"
@@ -99,6 +100,7 @@ def _owner_problem(path: str) -> tuple[object, str | None]:
         raise open_error(path, error) from error
     user = os.geteuid()
     groups = {os.getegid(), *os.getgroups()}
+    # A file that the broker's user cannot open takes the log directory offline: the plan is refused instead.
     if user == SUPERUSER or (status.st_uid == user and status.st_gid in groups):
         return None, None
     problem = (
@@ -184,6 +186,7 @@ def spaces_for(
         if is_other_device or home not in {None, device}:
             peaks[device] = _peak_of_moves(group)
         elif keeps_old:
+            # Everything is staged next to the files before the first one is freed.
             peaks[device] = _staged(group) + _directories(group)
         else:
             peaks[device] = _least_staged(group, allows_direct=allows_direct and len(groups) == 1)
@@ -193,6 +196,7 @@ def spaces_for(
         peaks[home] = peaks.get(home, 0) + _staged(copied) + _saved(copied)
     if keeps_old and not is_other_device:
         journal = home if home is not None else _device(os.path.dirname(changes[0].path))
+        # The intent is on the file system of the journal.
         peaks[journal] += _intent(changes, is_inline=home is None)
     return tuple(Space(path, peaks[device], free_bytes(path)) for device, path in places.items())
 
@@ -212,6 +216,7 @@ def spaces_of(moves: Sequence[Move]) -> tuple[Space, ...]:
             freed[device] = freed.get(device, 0) + move.freed_bytes
         for device, size_bytes in freed.items():
             is_first = any(move.frees_first for move in group)
+            # In a group the new files are all written before the old ones are freed, unless these go first.
             peaks[device] = max(peaks.get(device, 0), used[device] - (size_bytes if is_first else 0))
             used[device] -= size_bytes
     return tuple(Space(path, peaks[device], free_bytes(path)) for device, path in places.items())
@@ -228,6 +233,7 @@ def direct_count(changes: Sequence[Change], free: int) -> int:
 def free_bytes(path: str) -> int:
     """Return the number of bytes that this process may still write to the file system of a directory."""
     status = os.statvfs(path)
+    # Root may use the reserved blocks.
     blocks = status.f_bfree if os.geteuid() == SUPERUSER else status.f_bavail
     return blocks * status.f_frsize
 
@@ -238,6 +244,7 @@ def freed_bytes(change: Change) -> int:
         status = os.lstat(change.path)
     except OSError:
         return 0
+    # Another hard link keeps the blocks.
     if change.before is None or status.st_nlink > 1:
         return 0
     allocated = status.st_blocks * STAT_BLOCK_BYTES
@@ -312,6 +319,7 @@ def _made_or_staged(changes: Sequence[Change]) -> Iterator[tuple[int, int]]:
         others = len(changes) - count
         journal = rounded(rounded(others * _INTENT_BYTES) // 2) + directories[others]
         yield count, max(peak, used + rest + journal)
+        # Parts of a replacement must all be staged: a start completes them together.
         if any(change.swap is not None for change in group):
             return
         count += len(group)
@@ -355,7 +363,8 @@ def _tail(change: Change) -> int:
     start = change.size_bytes or 0
     try:
         return saved_tail_end(change) - start
-    except StorageError:  # it is reported when the change is made
+    # It is reported when the change is made
+    except StorageError:
         return change.before.size_bytes - start if change.before else 0
 
 

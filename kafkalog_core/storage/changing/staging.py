@@ -111,6 +111,7 @@ class JournalStage(DryRunStage):
 
         Return the journal: from here on the changes can be made and undone.
         """
+        # What a start may rebuild, and what shows that one has happened, is recorded before anything changes.
         entries = tuple(self._entries)
         known = logs_of_derived((change.path for change in self.changes), self._trusted)
         made = [change.path for change in self.changes if change.size_bytes is not None]
@@ -120,9 +121,11 @@ class JournalStage(DryRunStage):
         journal = replace(self.journal, entries=entries, logs=logs)
         if entries and self._layout.place != "top":
             self._directory_for(journal.path_of(entries[0]))
+        # Names first, the intent last: an intent that names missing files would be damage.
         like = self._own_attributes()
         self._sync_directories()
-        if entries and self._layout.place == "top":  # new content of files at the top is next to the intent
+        # New content of files at the top is next to the intent
+        if entries and self._layout.place == "top":
             self._disk.sync_directory(self._layout.home)
         ensure_pointer_if_space(self._disk, journal, entries)
         return write_intent(self._disk, journal, "prepared", like)
@@ -142,6 +145,7 @@ class JournalStage(DryRunStage):
             with suppress(StorageError):
                 if self._trusted.exists(path):
                     self._disk.unlink(path)
+        # From the innermost directory outwards.
         for directory in reversed(list(self._created_directories)):
             with suppress(StorageError):
                 self._disk.remove_directory(directory)
@@ -155,6 +159,7 @@ class JournalStage(DryRunStage):
         self._directory_for(path)
         staged = self._layout.staged(path, self._number)
         is_there = self._trusted.exists(path)
+        # An existing file keeps its own attributes; a new one gets those of its neighbours.
         self._new_attributes = (
             Attributes.of(path, self._trusted) if is_there else Attributes.of_new_file(like, self._trusted)
         )
@@ -168,7 +173,9 @@ class JournalStage(DryRunStage):
 
     def _add(self, change: Change) -> Change:
         super()._add(change)
-        if change.before is not None:  # a broker that was killed may have left bytes that were never fsynced
+        # A broker that was killed may have left bytes that were never fsynced: undo must restore what is really on
+        # disk.
+        if change.before is not None:
             self._disk.sync_file(change.path)
         entry = JournalEntry(
             number=self._number,
@@ -198,7 +205,8 @@ class JournalStage(DryRunStage):
         staged = self._layout.staged(change.path, self._number)
         status = self._trusted.status(staged)
         mtime_ns = 0 if status is None else status.st_mtime_ns
-        if change.sha256 is not None and is_hashed_whole(change.size_bytes):  # it was read back when it was written
+        # It was read back when it was written
+        if change.sha256 is not None and is_hashed_whole(change.size_bytes):
             return Fingerprint(change.size_bytes, mtime_ns, change.sha256)
         return fingerprint_start(staged, change.size_bytes, mtime_ns, self._trusted)
 
@@ -213,8 +221,10 @@ class JournalStage(DryRunStage):
             end = saved_tail_end(change, self._trusted)
             tail = pieces(change.path, change.size_bytes or 0, end, trusted=self._trusted)
             return replace(entry, saved="tail", saved_sha256=self._save(entry, change, "tail", tail))
+        # At the top there is no directory of the journal: a directory there would stop a broker.
         if directory is None:
             return replace(entry, saved="inline", inline=b"".join(bytes(piece) for piece in self._pieces(change)))
+        # A link costs no space and keeps inode, owner and times; a copy is the fallback of file systems without links.
         if self._disk.link(change.path, self._saved(entry, change, "link")):
             return replace(entry, saved="link")
         return replace(entry, saved="copy", saved_sha256=self._save(entry, change, "copy", self._pieces(change)))
@@ -241,8 +251,10 @@ class JournalStage(DryRunStage):
             if self._layout.place == "elsewhere":
                 self._make_home()
             attributes = Attributes.of(around, self._trusted)
+            # Before the first directory: leftovers without this mark would look like a journal that lost its intent.
             if self._layout.place == "top" and not self._created_directories:
                 write_beginning(self._disk, self._layout, self._own_attributes())
+            # Never into an existing directory: it may hold another run's old content.
             if self._trusted.exists(directory):
                 raise RefusedError("another run has just taken this name; run the same command again", path=directory)
             self._created_directories[directory] = None
@@ -252,7 +264,8 @@ class JournalStage(DryRunStage):
                 self._created_files.append(marker)
                 self._disk.write_file(marker, (), self._own_attributes(), None)
             elif self._layout.place == "elsewhere" and free_bytes(self._layout.root) >= _SPARE_BYTES:
-                self._sync_directories()  # a pointer to a directory that a loss of power took away stops every command
+                # A pointer to a directory that a loss of power took away stops every command
+                self._sync_directories()
                 ensure_pointer(self._disk, self.journal)  # should this be killed, what it left is found from the root
         return directory
 
@@ -331,6 +344,7 @@ def make_directly(disk: Disk, run: str, changes: Sequence[Change], contents: Con
     for group in grouped(changes):
         has = {change.path: _attributes(disk, change, contents) for change in group if change.kind in _WRITTEN}
         ordered, deleted = list(group), set[str]()
+        # As in the journalled way (`commit._deleted_first`).
         if may_delete_first(group) and free_bytes(os.path.dirname(group[0].path)) < _written(group):
             ordered.sort(key=lambda change: is_offset_index(change.path))
             for change in reversed([each for each in ordered if each.before is not None]):
@@ -366,6 +380,7 @@ def _write(
     try:
         disk.write_file(temporary, content, attributes, mtime_ns)
         disk.rename(temporary, path)
+    # What this attempt wrote is removed: nothing else would find it, because there is no journal.
     except (KafkalogError, KeyboardInterrupt):
         with suppress(StorageError):
             disk.unlink(temporary)

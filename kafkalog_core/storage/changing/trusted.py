@@ -73,6 +73,7 @@ class TrustedDirectories:
         self.lock = threading.RLock()
         for path in named or ():
             self._named[path] = _identity_of(path)
+        # Descriptors are closed with the object, also after an exception.
         weakref.finalize(self, _close, self._open)
 
     @property
@@ -94,6 +95,7 @@ class TrustedDirectories:
         try:
             return self._at(path)
         except OSError as error:
+            # With the real path in the message, not only the name relative to a descriptor.
             raise open_error(path, error) from error
 
     def directory(self, path: str) -> int:
@@ -117,6 +119,7 @@ class TrustedDirectories:
         status = self.status(path)
         if status is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        # A FIFO or a device would block or act on open.
         if not stat.S_ISREG(status.st_mode):
             return self.open_directory(path)
         with self.lock:
@@ -135,6 +138,7 @@ class TrustedDirectories:
         if self._is_anywhere:
             return path, None
         if path in self._named:
+            # A named directory has no name relative to another one.
             return ".", self._directory(path)
         return os.path.basename(path), self._directory(os.path.dirname(path))
 
@@ -143,6 +147,7 @@ class TrustedDirectories:
         if descriptor is not None:
             self._open.move_to_end(path)
             return descriptor
+        # Opened before it is compared: afterwards it cannot be exchanged any more.
         descriptor = self._opened(path)
         status = os.fstat(descriptor)
         identity = status.st_dev, status.st_ino
@@ -154,6 +159,7 @@ class TrustedDirectories:
                 path=path,
             )
         self._open[path] = descriptor
+        # The oldest descriptor is closed; its identity is remembered, so a swap in between is still noticed.
         if len(self._open) > _KEPT_OPEN:
             os.close(self._open.popitem(last=False)[1])
         return descriptor
@@ -161,6 +167,7 @@ class TrustedDirectories:
     def _opened(self, path: str) -> int:
         if path in self._named:
             return os.open(path, _DIRECTORY)
+        # Normalized by text: `..` could leave the named directory without a link.
         if not self.holds(path) or os.path.normpath(path) != path or path == os.path.dirname(path):
             raise RefusedError(
                 "is outside the directories that were named on the command line; name the log directory itself",
@@ -170,10 +177,12 @@ class TrustedDirectories:
         try:
             return os.open(name, _DIRECTORY | _NO_LINK, dir_fd=above)
         except OSError:
+            # O_NOFOLLOW reports a link as an error of several kinds, so the name is looked at.
             if not _is_link(name, above):
                 raise
         descriptor = os.open(name, _DIRECTORY, dir_fd=above)
         status = os.fstat(descriptor)
+        # A link to another directory that the user named is as good as that name.
         if self._follows_links or (status.st_dev, status.st_ino) in self._named.values():
             return descriptor
         os.close(descriptor)
