@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.kafka.rules.producers import CompletedTxn
 from kafkalog_core.kafka.rules import batch_checks
+from kafkalog_core.kafka.rules.producers import CompletedTxn
 from kafkalog_core.ops.verify.txn_index import AbortedTxns, Doubt
 from tests.ops.verify.segments import check_headers, verdict_of
 from tests.support.build import batch_v2, epoch_checkpoint

@@ -14,8 +14,8 @@ from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
 from kafkalog_core.format.decode import header_contradictions, records_outside
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.snapshot import ProducerEntry
-from kafkalog_core.kafka.rules.producers import Marker, ProducerStates
 from kafkalog_core.kafka.rules import producers
+from kafkalog_core.kafka.rules.producers import Marker, ProducerStates
 from kafkalog_core.kernels import constants as k
 from tools.fuzz.memory import check
 
