@@ -26,7 +26,7 @@ from threading import Thread
 from traceback import format_exc
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
-from kafkalog_core.engine.spool import Buffers, HeldBytes, SpoolReader, SpoolWriter, outputs_in_memory, shortage
+from kafkalog_core.engine.spool import HeldBytes, SpoolFiles, SpoolReader, SpoolWriter, outputs_in_memory, shortage
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.source import READING
@@ -297,7 +297,7 @@ class _Here:
     """What this process has of its pool, where it is one of a pool."""
 
     shared: ClassVar[_Shared]
-    buffers: ClassVar[Buffers | None] = None
+    buffers: ClassVar[SpoolFiles | None] = None
 
 
 class _Settings(NamedTuple):
@@ -352,9 +352,9 @@ def _run(work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, i
     return done if stream is None else done._replace(kept=stream.kept())
 
 
-def _buffers(scratch: str) -> Buffers:
+def _buffers(scratch: str) -> SpoolFiles:
     if _Here.buffers is None:
-        _Here.buffers = Buffers(scratch)
+        _Here.buffers = SpoolFiles(scratch)
     return _Here.buffers
 
 

@@ -16,7 +16,6 @@ import pickle
 import zlib
 from contextlib import suppress
 from mmap import ACCESS_READ, mmap
-from struct import Struct
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -46,7 +45,8 @@ SPOOL_BYTES: Final = 8 * 1024 * 1024
 """What a file holds; what is written at once and is larger gets a file of its own."""
 MOST_FILES: Final = 4
 """Files of a process that wait for the reader, besides the one that is being written."""
-_HEAD: Final = Struct("<q")
+_HEAD_BYTES: Final = 8
+"""A file begins with the size of what follows."""
 _LITTLE_BYTES: Final = 64 * 1024
 """Bytes that come with the result of a task rather than in a file."""
 _PAUSE: Final = Event()
@@ -122,7 +122,7 @@ def shortage(directory: str | None, jobs: int) -> str | None:
     return f"{os.path.dirname(directory)} has {size(free_bytes)} free of {size(needed_bytes)} for temporary files"
 
 
-class Buffers:
+class SpoolFiles:
     """The files of one process: a few of fixed size, mapped into its memory, and used again after they were read.
 
     What a task writes is copied no further: the reader passes the files on. Their space is allocated before, because
@@ -152,8 +152,8 @@ class Buffers:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
-                _allocate(descriptor, _HEAD.size + SPOOL_BYTES)
-                return path, memoryview(mmap(descriptor, _HEAD.size + SPOOL_BYTES))
+                _allocate(descriptor, _HEAD_BYTES + SPOOL_BYTES)
+                return path, memoryview(mmap(descriptor, _HEAD_BYTES + SPOOL_BYTES))
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -176,7 +176,7 @@ def _no_space(error: OSError, directory: str) -> WorkerLostError:
 class SpoolWriter:
     """The stream of a task to its files. A file ends where a write ends."""
 
-    def __init__(self, directory: str, task: int, buffers: Buffers, look: Callable[[], object]) -> None:
+    def __init__(self, directory: str, task: int, buffers: SpoolFiles, look: Callable[[], object]) -> None:
         """Begin. look: called now and then while it waits for the reader; it may raise an error."""
         self._directory = directory
         self._task = task
@@ -187,7 +187,7 @@ class SpoolWriter:
 
     def room(self) -> memoryview:
         """Return memory for bytes, which are then given to `write`."""
-        return self._memory()[_HEAD.size + self._size :]
+        return self._memory()[_HEAD_BYTES + self._size :]
 
     def write(self, data: bytes | memoryview) -> None:
         """Take bytes. Raises WorkerLostError if there is no space for them."""
@@ -202,7 +202,7 @@ class SpoolWriter:
             if size_bytes > SPOOL_BYTES - self._size:
                 self._put()
                 memory = self._memory()
-            start = _HEAD.size + self._size
+            start = _HEAD_BYTES + self._size
             memory[start : start + size_bytes] = data
             self._size += size_bytes
         if self._size >= SPOOL_BYTES // 2:
@@ -212,7 +212,7 @@ class SpoolWriter:
         """Return what was written last, if it is little; the rest is in files."""
         if self._size > _LITTLE_BYTES:
             self._put()
-        return HeldBytes(last=bytes(self._memory()[_HEAD.size : _HEAD.size + self._size]) if self._size else b"")
+        return HeldBytes(last=bytes(self._memory()[_HEAD_BYTES : _HEAD_BYTES + self._size]) if self._size else b"")
 
     def _memory(self) -> memoryview:
         if self._file is None:
@@ -224,7 +224,7 @@ class SpoolWriter:
         if self._file is None or not self._size:
             return
         path, memory = self._file
-        _HEAD.pack_into(memory, 0, self._size)
+        memory[:_HEAD_BYTES] = self._size.to_bytes(_HEAD_BYTES, "little")
         self._named(path)
         self._file, self._size = None, 0
 
@@ -237,7 +237,7 @@ class SpoolWriter:
         path = f"{self._directory}/large-{self._task}-{self._number}"
         try:
             with open(path, "xb", buffering=0) as file:
-                left = memoryview(_HEAD.pack(len(data)) + data)
+                left = memoryview(len(data).to_bytes(_HEAD_BYTES, "little") + data)
                 while left:
                     left = left[file.write(left) :]
         except OSError as error:
@@ -262,7 +262,7 @@ class SpoolReader:
         self._number = 0
 
     def files(self) -> Iterator[memoryview]:
-        """Yield the contents of the files that are there. Each is valid until the next is requested, and removed then."""
+        """Yield the contents of the files that are there. Each is valid until the next is requested."""
         while True:
             path = _path(self._directory, self._task, self._number)
             try:
@@ -271,8 +271,8 @@ class SpoolReader:
                 return
             try:
                 view = memoryview(mmap(descriptor, 0, access=ACCESS_READ))
-                (size_bytes,) = _HEAD.unpack_from(view)
-                yield view[_HEAD.size : _HEAD.size + size_bytes]
+                size_bytes = int.from_bytes(view[:_HEAD_BYTES], "little")
+                yield view[_HEAD_BYTES : _HEAD_BYTES + size_bytes]
             finally:
                 os.close(descriptor)
                 with suppress(FileNotFoundError):  # after the end of the pool
