@@ -23,7 +23,6 @@ SOURCES: Final = {
     "table": "tests/integration/client_table.txt",
     "walks": "tests/integration/walks.txt",
     "actions": "tests/integration/test_start_actions.py",
-    "misplaced": "tests/integration/test_misplaced.py",
     "clients": "tests/serve/test_client_uses.py",
     "live": "tests/integration/test_live_broker.py",
     "corpus": "tests/corpus",

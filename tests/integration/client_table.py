@@ -101,18 +101,10 @@ def describe(kind: Kind, got: Got) -> str:
 
 
 # --- the clients ------------------------------------------------------------------------------------------------------
-def read_with_java(libs: Path, bootstrap: str, topics: Sequence[str], *options: str) -> list[Got]:
-    """What the Java consumer of the release gets; `options`: of Java."""
+def read_with_java(libs: Path, bootstrap: str, topics: Sequence[str]) -> list[Got]:
+    """What the Java consumer of the release gets."""
     program = Path(__file__).parent / "java" / "ReadEach.java"
-    command = [
-        "java",
-        *jars.QUICK,
-        *options,
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-        "-cp",
-        f"{libs}/*",
-        str(program),
-    ]
+    command = ["java", *jars.QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{libs}/*", str(program)]
     done = subprocess.run([*command, bootstrap, *topics], capture_output=True, text=True, check=True)
     found = []
     for line in done.stdout.splitlines():

@@ -35,7 +35,6 @@ _FETCH_BYTES: Final = 1 << 20
 _STOPS: Final = frozenset({"truncate.broker-stops", "log.needs-later-release", "log.first-offset-back"})
 _REASONS: Final = frozenset({"torn-tail", "zero-filled", "bad-length", "unknown-magic", "crc-mismatch"})
 _MISPLACED: Final = "batch.offset-order"
-_READ: Final = frozenset({_MISPLACED, "batch.epoch-back", "batch.gap", "segment.offset-overflow"})
 
 Row = dict[str, Any]
 Key = tuple[str, int]
@@ -99,23 +98,12 @@ def _damage(log_dir: Path, verified: list[Row]) -> Iterator[str]:
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 def _reading(log_dir: Path, verified: list[Row]) -> Iterator[str]:
-    """Which records a consumer gets: dump opens all that is there, and serve leaves out what verify calls an error.
-
-    Both have the batches that are misplaced, and both leave out those among them that no consumer passes; serve also
-    those before a batch that it leaves out.
-    """
+    """Which records a consumer gets: dump shows all that is there, and serve leaves out what verify calls an error."""
     wrong = {
-        (*_key(row), row["file"].rpartition("/")[2], row["position"]): row["code"]
+        (*_key(row), row["file"].rpartition("/")[2], row["position"])
         for row in verified
         if row["type"] == "finding" and row["severity"] == "error" and row["file"].endswith(".log")
-        if row["code"] not in _READ
     }
-    for row in reversed(verified):
-        if row["type"] == "finding" and row["code"] == _MISPLACED:
-            place = (*_key(row), row["file"].rpartition("/")[2])
-            code = wrong.get((*place, row["position"] + row["size_bytes"]))
-            if code is not None and DAMAGE_REASONS.get(code) not in _REASONS:
-                wrong[(*place, row["position"])] = code
     dumped: dict[Key, list[int]] = {}
     for row in rows("dump", log_dir, "--records", "--committed", "--resync"):
         if row["type"] == "record" and (*_key(row), row["segment"], row["position"]) not in wrong:

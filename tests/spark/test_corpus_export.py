@@ -66,9 +66,7 @@ def test_the_export_is_what_consumers_read(tree: Tree, tmp_path: Path, group: li
         seen = _known(truth.records(tree.corpus, snapshot), rows)
         served = [row for row in rows if not row["resynced"]]  # no broker searches for batches after damage
         shown = consumers.visible(tree, snapshot, served, seen)
-        consumers.assert_same(
-            shown, seen, selection=consumers.is_listed(snapshot, consumers.SERVED_LESS, consumers.PASSED_OVER)
-        )
+        consumers.assert_same(shown, seen, selection=consumers.is_listed(snapshot, consumers.SERVED_LESS))
         if dumped.of_type("damage"):
             assert _findings(told, topic, int(number)), f"damage of {snapshot.id} is not told"
     _assert_same_rest(exported, log_dir)

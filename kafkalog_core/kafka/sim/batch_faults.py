@@ -1,14 +1,14 @@
 """The whole batches that a reader must not trust: those that `verify` calls errors, found by its own checks.
 
 A client that gets such a batch stops there, or skips other records: librdkafka never passes a batch whose payload it
-cannot read. So they are holes, like a batch with a wrong checksum. A batch with a wrong offset or leader epoch is none
-if consumers pass it (`batch_places`).
+cannot read, and a wrong base offset sends every consumer to a wrong place. So they are holes, like a batch with a wrong
+checksum.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.findings.logs import DAMAGE_REASONS
@@ -16,27 +16,18 @@ from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.kafka.rules.batch_checks import BatchCheck, CheckedLog, RecordCheck
 from kafkalog_core.kafka.sim.batch_places import PlaceWatch, is_of_header, misplaced_batches
 from kafkalog_core.storage.scan import Damage, Run
-from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.findings.kinds import Finding
-    from kafkalog_core.kafka.sim.batch_places import Misplaced, PlaceBounds
+    from kafkalog_core.kafka.sim.batch_places import PlaceBounds
     from kafkalog_core.storage.scan import ScanOptions
     from kafkalog_core.storage.source import Source
 
-__all__ = ["BatchFaults", "FoundFaults"]
+__all__ = ["BatchFaults"]
 
-
-class FoundFaults(NamedTuple):
-    """The batches that are wrong, in the order of the file.
-
-    holes: those that a reader leaves out. misplaced: those with wrong offsets that consumers pass.
-    """
-
-    holes: tuple[Damage, ...]
-    misplaced: tuple[Misplaced, ...]
+_PLACE_CODES: Final = {"offset": "batch.offset-order", "epoch": "batch.epoch-back"}
 
 
 class _Errors(Sink):
@@ -68,7 +59,7 @@ class _Errors(Sink):
 
 
 class BatchFaults:
-    """Looks at the items of one scan of a log file; `found` is what is wrong in it.
+    """Looks at the items of one scan of a log file; `wrong` is what a reader leaves out of it.
 
     Args:
         source: the file.
@@ -115,7 +106,7 @@ class BatchFaults:
 
     @property
     def may_be_wrong(self) -> bool:
-        """Whether `found` may return a batch."""
+        """Whether `wrong` may return a batch."""
         return self._watch.is_suspicious or bool(self._errors.by_position)
 
     def _complete(self, run: Run) -> None:
@@ -128,19 +119,15 @@ class BatchFaults:
             by_position[position] = Damage(position, sizes[row], error.reason, error.detail, max(offset, 0))
         self._errors.new.clear()
 
-    def found(self) -> FoundFaults:
-        """Return the batches that are wrong. Raises StorageError.
+    def wrong(self) -> tuple[Damage, ...]:
+        """Return the batches that are wrong, as damage, in the order of the file. Raises StorageError.
 
         Call it after the scan. It reads the file again only where offsets or leader epochs contradict each other.
         """
-        holes, misplaced = dict(self._errors.by_position), []
+        found_at = self._errors.by_position
         if self._watch.is_suspicious:
-            found = misplaced_batches(self._source, self._bounds, self._options, self._errors.of_headers).batches
-            for each in reversed(found):
-                if each.fault == "epoch" or each.position in holes:
-                    continue
-                if each.is_passed and each.position + each.size_bytes not in holes:
-                    misplaced.append(each)
-                else:
-                    holes[each.position] = each.as_damage
-        return FoundFaults(tuple(holes[position] for position in sorted(holes)), tuple(reversed(misplaced)))
+            for each in misplaced_batches(self._source, self._bounds, self._options, self._errors.of_headers).batches:
+                reason = DAMAGE_REASONS.get(_PLACE_CODES[each.fault], _PLACE_CODES[each.fault])
+                damage = Damage(each.position, each.size_bytes, reason, each.detail, each.expected_offset)
+                found_at[each.position] = damage
+        return tuple(found_at[position] for position in sorted(found_at))

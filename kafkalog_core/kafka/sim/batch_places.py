@@ -16,11 +16,7 @@ Offsets ascend, and leader epochs never decrease. Of witnesses that contradict e
 - The last batch of that chain is wrong if the first two batches of the next segment have a lower leader epoch, but not
   a lower one than the batch before it.
 
-A broker trusts all of them (`LogSegment.recover`, `FileLogInputStream`): it serves them, or does not start. A consumer
-that gets a batch with a wrong offset goes on with the batch after it in the same answer, and after the answer at the
-offset after its last batch (`CompletedFetch.nextFetchedRecord`). So it passes such a batch where another one follows it
-directly in the segment, or where it ends the log and does not lead back (`Misplaced.is_passed`). After any other it
-continues elsewhere: it reads the same records again and again, skips records, or asks for an offset after the log end.
+A broker trusts all of them (`LogSegment.recover`, `FileLogInputStream`): it serves them, or does not start.
 """
 
 from __future__ import annotations
@@ -116,8 +112,7 @@ class Misplaced(NamedTuple):
     """A whole batch that is not where its header says.
 
     `expected_offset` is that after the batch before it; `before_epoch` and `after_epoch` are the leader epochs of the
-    batches around it; -1: there is none. `detail` is part of a sentence. `is_passed`: whether a consumer that gets it
-    goes on with the batch after it. `is_dropped`: whether it drops it, as it asks for later offsets when it gets it.
+    batches around it; -1: there is none. `detail` is part of a sentence.
     """
 
     position: int
@@ -130,13 +125,6 @@ class Misplaced(NamedTuple):
     detail: str
     before_epoch: int = _NO_EPOCH
     after_epoch: int = _NO_EPOCH
-    is_passed: bool = True
-    is_dropped: bool = False
-
-    @property
-    def as_damage(self) -> Damage:
-        """The batch as damage, for readers that leave it out."""
-        return Damage(self.position, self.size_bytes, "offset-order", self.detail, self.expected_offset)
 
     @property
     def epoch_beside(self) -> tuple[str, int]:
@@ -207,16 +195,16 @@ def _ascend(epochs: Sequence[int]) -> bool:
 class _Batches:
     """The places of all whole batches of a segment."""
 
-    _FIELDS: Final = ("position", "size_bytes", "base_offset", "last_offset", "leader_epoch", "record_count", "format")
+    _FIELDS: Final = ("position", "size_bytes", "base_offset", "last_offset", "leader_epoch", "record_count")
 
     def __init__(self) -> None:
-        self.position, self.size_bytes, self.first, self.last, self.epoch, self.count, self.magic = (
+        self.position, self.size_bytes, self.first, self.last, self.epoch, self.count = (
             array("q") for _ in self._FIELDS
         )
 
     def add(self, batches: BatchColumns) -> None:
         begun = len(self.first)
-        columns = (self.position, self.size_bytes, self.first, self.last, self.epoch, self.count, self.magic)
+        columns = (self.position, self.size_bytes, self.first, self.last, self.epoch, self.count)
         for column, name in zip(columns, self._FIELDS, strict=True):
             column.extend(batches.column(name))
         formats = batches.column("format")
@@ -238,7 +226,7 @@ def misplaced_batches(
 
     wrong: positions of batches with another error, whose headers do not count.
 
-    It reads the whole file; `PlaceWatch` shows whether that is needed. Memory: 56 bytes a batch. Raises StorageError.
+    It reads the whole file; `PlaceWatch` shows whether that is needed. Memory: 48 bytes a batch. Raises StorageError.
     """
     batches = _Batches()
     skipped = [Damage(position, 1, "", "", None) for position in sorted(wrong)]
@@ -379,37 +367,14 @@ def _first_epochs(source: Source, base_offset: int | None, options: ScanOptions)
 
 def _wrong_offsets(batches: _Batches, chain: Sequence[int], bounds: PlaceBounds) -> Iterator[Misplaced]:
     count, expected = len(batches.position), bounds.base_offset
-    passed = _passed(batches, chain, bounds)
     kept = iter([*chain, count])
     right = next(kept)
-    asked, is_asking = -1, False  # an answer ends with the right batch after misplaced ones
     for row in range(count):
         if row == right:
             expected, right = batches.last[row] + 1, next(kept)
-            asked, is_asking = expected if is_asking else asked, False
             continue
         detail = _why_wrong(batches, row, right, expected, bounds)
-        found = _misplaced(batches, row, "offset", expected, detail)
-        yield found._replace(is_passed=bool(passed[row]), is_dropped=batches.last[row] < asked)
-        is_asking = is_asking or bool(passed[row])
-
-
-def _passed(batches: _Batches, chain: Sequence[int], bounds: PlaceBounds) -> bytearray:
-    """Return a byte for each batch: whether a consumer that gets it goes on with the one after it (see the module)."""
-    passed = bytearray(len(batches.position))
-    for row in chain:
-        passed[row] = 1
-    ends = batches.last[chain[-1]] + 1 if chain else bounds.base_offset
-    for row in reversed(range(len(passed))):
-        if passed[row]:
-            continue
-        if row + 1 == len(passed):
-            passed[row] = bounds.next_base is None and batches.last[row] + 1 >= ends
-            continue
-        # an answer has batches of one magic
-        is_next = batches.position[row] + batches.size_bytes[row] == batches.position[row + 1]
-        passed[row] = passed[row + 1] and is_next and batches.magic[row] == batches.magic[row + 1]
-    return passed
+        yield _misplaced(batches, row, "offset", expected, detail)
 
 
 def _why_wrong(batches: _Batches, row: int, right: int, expected: int, bounds: PlaceBounds) -> str:

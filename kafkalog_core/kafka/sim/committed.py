@@ -13,46 +13,229 @@ they deliver data that no index lists as committed, whatever was lost.
 
 Where a segment is read by itself, the segments after it are read too, until all of its transactions have ended. Memory
 follows the number of producers and of aborted transactions, not that of records.
-
-Where segments overlap, a consumer gets each offset once: the answer to a fetch is of one segment, and of the next ones
-a consumer drops what is below the offset that it asks for. Here it asks for all of a segment in one fetch. With smaller
-ones, a broker answers from the last segment that begins at the asked offset or below it (`LogSegments.floorSegment`).
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from copy import copy
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_INT64, NO_PRODUCER_ID, TRANSACTIONAL_BIT
+from kafkalog_core.format.index import iter_txn_entries
+from kafkalog_core.format.layout import (
+    CONTROL_BIT,
+    MAGIC_V2,
+    MAX_INT64,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    TXN_INDEX_ENTRY,
+)
+from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.kafka.rules.producer_anomalies import markers_of
 from kafkalog_core.kafka.rules.producers import CompletedTxn, ProducerStates
 from kafkalog_core.kafka.sim.batch_places import PlaceBounds, PlaceWatch, misplaced_batches, segment_bounds, without
 from kafkalog_core.kafka.sim.logfiles import unit_of_partition
-from kafkalog_core.kafka.sim.transaction_outcomes import Hole, TransactionOutcomes, TxnSpan
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple
+from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.kafka.rules.producers import Marker
-    from kafkalog_core.kafka.sim.batch_places import Misplaced
+    from kafkalog_core.kafka.rules.producers import Anomaly, Marker, OpenTxn
     from kafkalog_core.kafka.sim.logfiles import Compaction, LogFile
-    from kafkalog_core.kafka.sim.transaction_outcomes import Undecided
 
-__all__ = ["CommittedView", "read_committed_view", "segments_after"]
+__all__ = [
+    "CommittedView",
+    "Hole",
+    "TransactionOutcomes",
+    "TxnSpan",
+    "Undecided",
+    "read_committed_view",
+    "segments_after",
+]
 
-Spans = tuple[tuple[int, int], ...]
-"""First and last offsets of ranges."""
+
+_ENTRIES: Final = 4096  # of an index, read at a time
+_MAX_VERSION: Final = 0x00FF  # AbortedTxn reads the first of the two bytes alone, as a signed number
+
+
+Log = tuple[str, int | None]
+"""Path and base offset of a log file."""
+
+
+class Hole(Struct, frozen=True):
+    """Offsets `first_offset` to `end_offset` (exclusive; None: to the end) that cannot be read.
+
+    `position` is the byte of the log at `path` where the damage starts; None: the file cannot be read. `base_offset` is
+    the number in its name; None: it has none, or the log before it is missing that held these offsets.
+    """
+
+    path: str
+    base_offset: int | None
+    position: int | None
+    first_offset: int
+    end_offset: int | None
+
+    @property
+    def log(self) -> Log:
+        """The log file that it is in."""
+        return self.path, self.base_offset
+
+
+class TxnSpan(NamedTuple):
+    """Transactional data of a producer from `first` to `last`, both inclusive."""
+
+    producer_id: int
+    first: int
+    last: int
+
+
+class Undecided(NamedTuple):
+    """Data of which it is unknown whether it was committed, because of a gap after it."""
+
+    span: TxnSpan
+    hole: Hole
+
+
+class _Piece(NamedTuple):
+    """Data before a gap, and the next marker of its producer; `marker_offset` None: there is none."""
+
+    span: TxnSpan
+    marker_offset: int | None
+    is_aborted: bool
+    log: Log
+
+
+class TransactionOutcomes:
+    """Collects the events of a replay, and decides at the end. `log` is the log file that is being replayed.
+
+    It keeps a span for each aborted transaction, and one for each part of a transaction before a gap.
+    """
+
+    def __init__(self) -> None:
+        self.log: Log = ("", None)
+        self.aborted: list[TxnSpan] = []
+        self.undecided: list[Undecided] = []
+        self.unmarked: list[TxnSpan] = []
+        self.holes: list[Hole] = []
+        self._restarts: dict[int, list[int]] = {}
+        self._pieces: list[_Piece] = []
+
+    def seen_after_gap(self, anomaly: Anomaly) -> None:
+        """Note that a producer is seen again after a gap, with a transaction open: `hole-in-transaction`."""
+        self._restarts.setdefault(anomaly.producer_id, [anomaly.related_offset or 0]).append(anomaly.offset)
+
+    def completed(self, txn: CompletedTxn) -> None:
+        """Note that a transaction ended."""
+        restarts = self._restarts.pop(txn.producer_id, None)
+        if restarts is not None:
+            self._add_pieces(txn.producer_id, restarts, txn.last_offset, is_aborted=txn.is_aborted)
+        if txn.is_aborted:
+            first = txn.first_offset if restarts is None else restarts[-1]
+            self.aborted.append(TxnSpan(txn.producer_id, first, txn.last_offset))
+
+    def still_open(self, txn: OpenTxn) -> int | None:
+        """Note that the log ends in a transaction; return the first offset known to be open; None: there is none."""
+        restarts = self._restarts.pop(txn.producer_id, [txn.first_offset])
+        if txn.is_behind_hole:
+            restarts.append(MAX_INT64)
+        self._add_pieces(txn.producer_id, restarts, None, is_aborted=False)
+        return None if txn.is_behind_hole else restarts[-1]
+
+    def decide(self) -> None:
+        """Decide by the transaction indexes where no marker does, after everything is read."""
+        indexes = _Indexes(self.holes, self._pieces)
+        for piece in self._pieces:
+            if indexes.is_listed(piece.span):
+                self.aborted.append(piece.span)
+                self.unmarked.append(piece.span)
+            elif not indexes.is_committed(piece):
+                self.undecided.append(Undecided(piece.span, self._hole_after(piece.span)))
+                self.unmarked.append(piece.span)
+
+    def _add_pieces(
+        self, producer_id: int, restarts: Sequence[int], marker_offset: int | None, *, is_aborted: bool
+    ) -> None:
+        for first, until in pairwise(restarts):
+            self._pieces.append(_Piece(TxnSpan(producer_id, first, until - 1), marker_offset, is_aborted, self.log))
+
+    def _hole_after(self, span: TxnSpan) -> Hole:
+        """Return the first gap after the start of the data."""
+        return next((hole for hole in self.holes if hole.first_offset > span.first), self.holes[-1])
+
+
+class _Indexes:
+    """The transaction indexes of the segments with gaps or deciding markers, and what they list of some producers."""
+
+    def __init__(self, holes: Sequence[Hole], pieces: Sequence[_Piece]) -> None:
+        self._holes = holes
+        self._entries: dict[int, list[TxnSpan]] = {}
+        self._covered: dict[Log, int] = {}
+        producer_ids = {piece.span.producer_id for piece in pieces}
+        logs = {*(hole.log for hole in holes), *(piece.log for piece in pieces)} if pieces else ()
+        for log in logs:
+            self._read(log, producer_ids)
+
+    def is_listed(self, span: TxnSpan) -> bool:
+        """Return whether an index lists a transaction over the data as aborted."""
+        return any(entry.first <= span.first <= entry.last for entry in self._of(span.producer_id))
+
+    def is_committed(self, piece: _Piece) -> bool:
+        """Return whether the data was committed, given that no index lists it: a hidden ABORT would be listed.
+
+        The visible marker must not have aborted it either: it is a COMMIT, or an index lists what it aborted.
+        """
+        marker_offset = piece.marker_offset
+        if marker_offset is None:
+            return False
+        if piece.is_aborted and all(entry.last != marker_offset for entry in self._of(piece.span.producer_id)):
+            return False
+        return all(
+            hole.end_offset is not None and self._covered[hole.log] >= hole.end_offset
+            for hole in self._holes
+            if piece.span.first < hole.first_offset <= marker_offset
+        )
+
+    def _of(self, producer_id: int) -> list[TxnSpan]:
+        return self._entries.get(producer_id, [])
+
+    def _read(self, log: Log, producer_ids: set[int]) -> None:
+        """Read the entries of the index next to a log; of an index that is not valid, none."""
+        self._covered[log] = -1
+        path, base_offset = log
+        if base_offset is None:
+            return
+        index = os.path.join(os.path.dirname(path), segment_file_name(base_offset, FileKind.TXN_INDEX))
+        entries: list[TxnSpan] = []
+        last = base_offset - 1
+        try:
+            with Source.open(index) as source:
+                for version, producer_id, first_offset, last_offset, _ in _entries_of(source):
+                    if version > _MAX_VERSION or producer_id < 0 or not last < last_offset >= first_offset >= 0:
+                        return
+                    last = last_offset
+                    if producer_id in producer_ids:
+                        entries.append(TxnSpan(producer_id, first_offset, last_offset))
+        except StorageError:
+            return
+        self._covered[log] = last
+        for entry in entries:
+            self._entries.setdefault(entry.producer_id, []).append(entry)
+
+
+def _entries_of(source: Source) -> Iterator[tuple[int, int, int, int, int]]:
+    position, size = 0, TXN_INDEX_ENTRY.size
+    while position + size <= source.size_bytes:
+        window = source.window(position, size * _ENTRIES)
+        yield from iter_txn_entries(window)
+        position += max(size, len(window) // size * size)
+
 
 _CUT_OFF = frozenset({"torn-tail", "zero-filled"})
 """Damage that a broker truncates at the end of a log: no batch was ever there."""
@@ -73,8 +256,7 @@ class CommittedView:
     The last stable offset is before the `open_transactions`. `unfinished` transactions end in files that are not read:
     their data is not shown, the data after it is. Both are spans from the first offset on. `undecided` transactions are
     not shown either. It is unknown whether records were lost in the `gaps`: transactions are shown as if none were.
-    Of `unmarked` transactions, which are not shown, the log has no abort marker. `unread` batches, by the path of their
-    log, are damage. `passed` are spans of earlier segments, by the path of a log that overlaps them.
+    Of `unmarked` transactions, which are not shown, the log has no abort marker.
     """
 
     def __init__(
@@ -89,9 +271,6 @@ class CommittedView:
         gaps: Sequence[_Gap] = (),
         unmarked: Iterable[TxnSpan] = (),
     ) -> None:
-        self.unread: Mapping[str, Sequence[Damage]] = {}
-        self.passed: Mapping[str, Spans] = {}
-        self._skipped: Spans = ()
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.open_transactions = tuple(open_transactions)
@@ -105,20 +284,6 @@ class CommittedView:
         for producer_id, first, last in self._hidden:
             self._firsts.setdefault(producer_id, []).append(first)
             self._lasts.setdefault(producer_id, []).append(last)
-
-    def of_log(self, path: str) -> CommittedView:
-        """Return the same view of one log."""
-        skipped = self.passed.get(path, ())
-        if skipped is self._skipped:
-            return self
-        view = copy(self)
-        view._skipped = skipped  # noqa: SLF001 - of the same class
-        return view
-
-    def items(self, path: str, items: Iterator[Run | Damage]) -> Iterator[Run | Damage]:
-        """Return the items of a scan of a log, with the misplaced batches as damage that no consumer gets."""
-        unread = self.unread.get(path)
-        return without(items, unread) if unread else items
 
     @cached_property
     def _earliest_from(self) -> list[int]:
@@ -151,24 +316,16 @@ class CommittedView:
         return at < len(lasts) and self._firsts[producer_id][at] <= offset
 
     def is_readable(self, offset: int) -> bool:
-        """Return whether a consumer gets an offset: it is between the log start offset and the end, and not passed."""
-        is_inside = offset >= self.start_offset and (self.end_offset is None or offset < self.end_offset)
-        return is_inside and not any(first <= offset <= last for first, last in self._skipped)
-
-    def are_readable(self, offsets: Sequence[int]) -> bool:
-        """Return whether a consumer is sure to get all of the offsets."""
-        return not self._skipped and self.is_readable(min(offsets)) and self.is_readable(max(offsets))
+        """Return whether an offset is between the log start offset and the end."""
+        return offset >= self.start_offset and (self.end_offset is None or offset < self.end_offset)
 
     def batch_filter(self, batches: BatchColumns) -> Callable[[int], bool]:
         """Return a test for rows: whether a batch is committed data, at least in part between start and end."""
         formats, attributes = batches.column("format"), batches.column("attributes")
         producers, bases = batches.column("producer_id"), batches.column("base_offset")
         lasts = batches.column("last_offset")
-        skipped = self._skipped
 
         def is_committed(row: int) -> bool:
-            if skipped and any(first <= bases[row] and lasts[row] <= last for first, last in skipped):
-                return False
             if lasts[row] < self.start_offset or (self.end_offset is not None and bases[row] >= self.end_offset):
                 return False
             flags = attributes[row] if formats[row] == MAGIC_V2 else 0
@@ -204,24 +361,18 @@ def read_committed_view(  # noqa: PLR0913 - what a replay depends on
         is_whole: whether the log ends with the last file; else its open transactions may end in files that are not
             read.
         log_end_offset: batches from this offset on are not read, as if the log ended there; None: all are.
-        wrong: batches that are not replayed, by the path of the log; None: those with wrong offsets
-            (`kafka.batch_places`).
+        wrong: batches that are not read, by the path of the log; None: those that are misplaced (`kafka.batch_places`).
     """
     until = MAX_INT64 if log_end_offset is None else log_end_offset
     bounds = _bounds_of(files, following)
     reader = _Reader(options, compaction, until, bounds, wrong or {})
     end = _replayed(reader, files, following)
-    misplaced: dict[str, list[Misplaced]] = {}
     if wrong is None and reader.suspicious:  # no transaction is replayed by offsets that cannot be right
         misplaced = {file.path: _misplaced(file, bounds[file.path], options) for file in reader.suspicious}
-        wrong = {path: [each.as_damage for each in found] for path, found in misplaced.items()}
-        reader = _Reader(options, compaction, until, bounds, wrong)
+        reader = _Reader(options, compaction, until, bounds, misplaced)
         end = _replayed(reader, files, following)
     reader.finish(is_log_end=is_whole)
-    view = _view_of(reader, high_watermark, start_offset, end, is_whole=is_whole)
-    view.unread = {path: _unread(found, reader.before.get(path, ())) for path, found in misplaced.items()}
-    view.passed = reader.passed
-    return view
+    return _view_of(reader, high_watermark, start_offset, end, is_whole=is_whole)
 
 
 def _bounds_of(files: Sequence[LogFile], following: Sequence[LogFile]) -> dict[str, PlaceBounds]:
@@ -232,22 +383,11 @@ def _bounds_of(files: Sequence[LogFile], following: Sequence[LogFile]) -> dict[s
     return {file.path: bounds.get(file.base_offset or 0, PlaceBounds(base_offset=0)) for file in every}
 
 
-def _misplaced(file: LogFile, bounds: PlaceBounds, options: ScanOptions) -> list[Misplaced]:
-    """Return the batches of a file with wrong offsets; it could be read a moment ago. Raises StorageError."""
+def _misplaced(file: LogFile, bounds: PlaceBounds, options: ScanOptions) -> list[Damage]:
+    """Return the misplaced batches of a file; it could be read a moment ago. Raises StorageError."""
     with Source.open(file.path) as source:
-        return [each for each in misplaced_batches(source, bounds, options).batches if each.fault == "offset"]
-
-
-def _unread(found: Sequence[Misplaced], passed: Spans) -> list[Damage]:
-    """Return those that no consumer gets: it does not pass them, or has offsets of theirs, or there are none."""
-    return [
-        each.as_damage
-        for each in found
-        if each.is_dropped
-        or not each.is_passed
-        or each.last_offset < 0
-        or any(first <= each.first_offset and each.last_offset <= last for first, last in passed)
-    ]
+        found = misplaced_batches(source, bounds, options).batches
+    return [Damage(each.position, each.size_bytes, "offset-order", each.detail, each.expected_offset) for each in found]
 
 
 def _replayed(reader: _Reader, files: Sequence[LogFile], following: Sequence[LogFile]) -> int:
@@ -325,9 +465,6 @@ class _Reader:
         self.states = ProducerStates(sequences="unchecked")
         self.outcomes = TransactionOutcomes()
         self.gaps: list[_Gap] = []
-        self.before: dict[str, Spans] = {}
-        self.passed: dict[str, Spans] = {}
-        self._spans: list[tuple[int, int]] = []
         self.next_offset: int | None = None
         self._options = options
         self._compaction = compaction
@@ -344,9 +481,7 @@ class _Reader:
         if file.is_v07 or (file.base_offset or 0) >= self._end_offset:
             return
         self._begin(file)
-        self.before[file.path] = before = tuple(self._spans)
         self.outcomes.log = (file.path, file.base_offset)
-        lowest, highest = MAX_INT64, -1
         try:
             with Source.open(file.path) as source:
                 items = scan(source, base_offset=file.base_offset, options=self._options)
@@ -355,8 +490,6 @@ class _Reader:
                 for item in without(items, wrong) if wrong else items:
                     if isinstance(item, Run):
                         watch.run(item.batches)
-                        lowest = min(lowest, *item.batches.column("base_offset"))
-                        highest = max(highest, *item.batches.column("last_offset"))
                         self._run(item, file)
                         continue
                     watch.damage(item)
@@ -366,18 +499,6 @@ class _Reader:
                     self.suspicious.append(file)
         except StorageError:
             self._lost = self._lost or (file, None)
-        if before and lowest <= before[-1][1]:
-            self.passed[file.path] = before
-        if lowest <= highest:
-            self._add_span(lowest, highest)
-
-    def _add_span(self, lowest: int, highest: int) -> None:
-        """Add the offsets of a file to the spans of all, which ascend."""
-        spans = self._spans
-        while spans and spans[-1][1] + 1 >= lowest:
-            first, last = spans.pop()
-            lowest, highest = min(lowest, first), max(highest, last)
-        spans.append((lowest, highest))
 
     def finish(self, *, is_log_end: bool) -> None:
         """End the replay. `is_log_end`: the log ends here, so the broker truncates an append that was in progress."""

@@ -190,7 +190,6 @@ class LogReader:
         """
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
-        view = None if view is None else view.of_log(file.path)
         self._last = last = None
         with Source.open(file.path) as source:
             self._report.files += part.start == 0
@@ -198,8 +197,7 @@ class LogReader:
                 yield self._finding("file.replaced-since", file)
                 return
             waiting = _Waiting()
-            items = self._items(source, file, part)
-            for item in items if view is None else view.items(file.path, items):
+            for item in self._items(source, file, part):
                 span.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):

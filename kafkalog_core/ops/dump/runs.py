@@ -281,7 +281,7 @@ class RunReader:
         """Return the marks of the records in the ranges, and of those among them that match; None: all of them."""
         among = range_marks(self._request.filters, run.records)
         offsets = run.records.column("offset")
-        if view is not None and not view.are_readable(offsets):
+        if view is not None and not (view.is_readable(min(offsets)) and view.is_readable(max(offsets))):
             among = _both(among, bytearray(map(view.is_readable, offsets)))
         hits = content_marks(self._request.filters, run, among)
         return among, among if hits is None else hits

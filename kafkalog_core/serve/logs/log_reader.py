@@ -143,8 +143,7 @@ class LiveLogReader(ABC):
             if limit < segment.end_offset:
                 stretch = batches.stretch_of(limit)
                 if stretch is not None:
-                    stop = batches.place(stretch, limit, partial(self._bytes, segment)).position
-                    end = min(end, batches.cut(stop))
+                    end = min(end, batches.place(stretch, limit, partial(self._bytes, segment)).position)
             if end <= place.position:
                 return nothing
             last = batches.last_offset_before(end)  # and from the batch that is sent, not from a hole before it

@@ -67,12 +67,8 @@ def find_tail(
         if found is None:
             batches = map_of(number)
             served, has_holes = batches.end_offset, has_holes or bool(batches.holes)
-            taken = batches.log_end_offset
-            if number == last:
-                served, taken = batches.tail_end_offset, max(taken, batches.tail_end_offset)
-            found = taken, batches.epochs[-1][0] if batches.epochs else _UNDEFINED
-            is_right = not batches.holes and not batches.misplaced
-            is_whole = is_right and batches.end_offset > segments[number].base_offset
+            found = batches.log_end_offset, batches.epochs[-1][0] if batches.epochs else _UNDEFINED
+            is_whole = batches.end_offset > segments[number].base_offset and not batches.holes
             has_batches = bool(batches.end)
         if found[0] > end or number == last:
             end, epoch = max(found[0], end), found[1]

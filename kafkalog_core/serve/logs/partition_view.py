@@ -276,7 +276,7 @@ class ServedPartition:
         unit, checkpoints = unit_of_partition(self._partition, os.path.dirname(self.path)), Checkpoints()
         compaction = Compaction(unit, checkpoints, options)
         end = self.log_end_offset if self._is_cut else None
-        wrong = {_log_path(segment): self._map(number).unreplayed for number, segment in enumerate(self._segments)}
+        wrong = {_log_path(segment): self._map(number).holes for number, segment in enumerate(self._segments)}
         return read_committed_view(
             unit.files, options, None, self.log_start_offset, compaction=compaction, log_end_offset=end, wrong=wrong
         )
@@ -377,9 +377,7 @@ class ServedPartition:
     def _position_of(self, number: int, batches: BatchMap, offset: int) -> int | None:
         """Return the position of the batch that holds an offset in a segment; None: it is after its last batch."""
         stretch = batches.stretch_of(offset) if offset < self._tail_on_disk.end else None
-        if stretch is None:
-            return None
-        return batches.cut(batches.place(stretch, offset, partial(self._bytes, number)).position)
+        return None if stretch is None else batches.place(stretch, offset, partial(self._bytes, number)).position
 
     # --- offsets ------------------------------------------------------------------------------------------------------
     def earliest(self) -> TimedOffset:

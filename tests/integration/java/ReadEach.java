@@ -12,8 +12,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /**
  * What a consumer with default settings gets of partition 0 of each topic: `ReadEach HOST:PORT TOPIC...`. A line a topic,
  * with tabs: the topic, `OFFSET=VALUE` of each record, the position at the end, and the exception that stopped it, if
- * any. It gives up where a poll brings nothing several times, or where there are far more records than offsets. The
- * property `fetch` is the size of its fetches of a partition, in bytes.
+ * any. It gives up where a poll brings nothing several times, or where there are far more records than offsets.
  */
 public class ReadEach {
     private static final int IDLE_POLLS = 6;
@@ -29,7 +28,6 @@ public class ReadEach {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("fetch.max.wait.ms", "100");
-        settings.put("max.partition.fetch.bytes", System.getProperty("fetch", "1048576"));
         TopicPartition partition = new TopicPartition(topic, 0);
         List<String> found = new ArrayList<>();
         String error = "";

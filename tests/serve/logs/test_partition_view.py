@@ -46,7 +46,7 @@ def batch(first: int, count: int = 1, *, value: bytes = b"v", time_ms: int = 1, 
 def written(place: Path, *segments: tuple[int, bytes], name: str = "t-0") -> str:
     """A partition directory with these segments: base offset and bytes."""
     path = place / name
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(exist_ok=True)
     for base, data in segments:
         (path / f"{base:020}.log").write_bytes(data)
     return str(path)
@@ -195,50 +195,18 @@ SIZE = len(batch(0))
 
 
 @pytest.mark.parametrize("max_bytes", [1, 200, ALL])
-@pytest.mark.parametrize("wrong", [900, 1 << 40, 2**63 - 2, -1, 1 - 2**63, 0])
-def test_a_batch_with_wrong_offsets_is_sent_as_a_broker_sends_it(tmp_path: Path, max_bytes: int, wrong: int) -> None:
-    """A consumer drops the offsets below the one that it asks for, and gets those above it, whatever it asks for."""
+@pytest.mark.parametrize("wrong", [900, 1 << 40, 2**63 - 1, -1, -(2**63), 0])
+def test_a_batch_with_wrong_offsets_is_a_hole(tmp_path: Path, max_bytes: int, wrong: int) -> None:
+    """A consumer that has read it asks for the offset after it, and would skip what follows, or read again."""
     log = [batch(at, time_ms=at) for at in range(5)]
     log[2] = moved(log[2], wrong)
     partition, holes = opened(tmp_path, (0, b"".join(log)))
     assert partition.log_end_offset == 5
-    above = [wrong] if wrong > 5 else []
-    again = [wrong] if wrong == 0 and max_bytes == ALL else []
-    assert consumed(partition, max_bytes, is_committed=False) == [0, 1, *above, *again, 3, 4]
-    assert not holes
+    assert consumed(partition, max_bytes, is_committed=False) == [0, 1, 3, 4]
+    assert holes == [f"{2 * SIZE} offset-order"]
     assert partition.offset_for_time(4) == (4, 4, 0)
+    assert partition.offset_for_time(2) == (3, 3, 0)
     assert partition.offsets_before(-1, 9) == [5, 0]
-
-
-@pytest.mark.parametrize("position", [0, 1, 2, 3])
-def test_an_answer_ends_with_the_batch_after_one_with_wrong_offsets(tmp_path: Path, position: int) -> None:
-    """Not after the wrong one: a consumer would ask for what is not there. Nor later: Java drops what is lower."""
-    log = [batch(at) for at in range(6)]
-    log[2:4] = moved(log[2], 900), moved(log[3], 800)
-    partition, _ = opened(tmp_path, (0, b"".join(log)))
-    assert reads(partition, position) == b"".join(log[min(position, 2) : 5])
-    for limit in range(SIZE, 4 * SIZE):
-        assert reads(partition, 1, limit) == log[1]
-        assert reads(partition, 2, limit) == b"".join(log[2:5])
-
-
-def test_the_last_batch_of_a_log_ends_it(tmp_path: Path) -> None:
-    """As a broker that starts on it knows it; but no batch takes back what others have."""
-    log = batch(0) + batch(1)
-    partition, holes = opened(
-        tmp_path / "up", (0, log + moved(batch(2), 900)), epochs=epoch_checkpoint([(0, 0), (1, 3)])
-    )
-    assert partition.log_end_offset == partition.high_watermark == 901
-    assert consumed(partition, ALL, is_committed=False) == [0, 1, 900]
-    assert not holes
-    partition, holes = opened(tmp_path / "again", (0, log + batch(1)))
-    assert partition.log_end_offset == 2
-    assert consumed(partition, ALL, is_committed=False) == [0, 1, 1]
-    assert not holes
-    partition, holes = opened(tmp_path / "back", (0, log + batch(2) + batch(1)))
-    assert partition.log_end_offset == 3
-    assert consumed(partition, ALL, is_committed=False) == [0, 1, 2]
-    assert holes == [f"{3 * SIZE} offset-order"]
 
 
 def moved(data: bytes, base_offset: int) -> bytes:
@@ -263,18 +231,37 @@ def test_the_name_of_the_next_segment_bounds_the_last_batch(tmp_path: Path, wron
     assert partition.log_end_offset == 5 + len(after)
 
 
-@pytest.mark.parametrize(("first", "second"), [([5, 5, 7], [5, 5]), ([5, 9, 5], [5, 5]), ([5, 1, 5], [6])])
-def test_a_batch_with_the_leader_epoch_of_another_is_served(
-    tmp_path: Path, first: list[int], second: list[int]
+def test_a_later_leader_epoch_bounds_the_last_batch(tmp_path: Path) -> None:
+    log = batch(0, leader_epoch=2) + batch(1, leader_epoch=2) + moved(batch(2, leader_epoch=2), 90)
+    partition, holes = opened(tmp_path, (0, log), epochs=epoch_checkpoint([(2, 0), (3, 3)]))
+    assert partition.log_end_offset == 2
+    assert consumed(partition, ALL, is_committed=False) == [0, 1]
+    assert holes == [f"{2 * SIZE} offset-order"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wrong"),
+    [
+        ([5, 5, 7], [5, 5], 2),
+        ([5, 5, 7], [6, 6, 9], 2),
+        ([5, 7, 7], [5, 5], None),
+        ([5, 5, 7], [5, 7], None),
+        ([5, 5, 7], [5], None),
+        ([7], [5, 5], None),
+        ([6, 6, 7], [5, 5], None),
+    ],
+)
+def test_the_next_segment_bounds_the_leader_epoch_of_the_last_batch(
+    tmp_path: Path, first: list[int], second: list[int], wrong: int | None
 ) -> None:
-    """A consumer places nothing by it: it reads all."""
+    """One batch against two, and one before it: else it is unknown which of them are wrong."""
     logs = (b"".join(batch(at, leader_epoch=epoch) for at, epoch in enumerate(first)),)
     logs += (b"".join(batch(len(first) + at, leader_epoch=epoch) for at, epoch in enumerate(second)),)
     partition, holes = opened(tmp_path, (0, logs[0]), (len(first), logs[1]))
-    everything = list(range(len(first) + len(second)))
-    assert consumed(partition, ALL, is_committed=False) == everything
-    assert consumed(partition, ALL, is_committed=True) == everything
-    assert not holes
+    everything = range(len(first) + len(second))
+    assert consumed(partition, ALL, is_committed=False) == [each for each in everything if each != wrong]
+    assert consumed(partition, ALL, is_committed=True) == [each for each in everything if each != wrong]
+    assert holes == ([] if wrong is None else [f"{wrong * SIZE} batch.epoch-back"])
 
 
 def test_a_wrong_checkpoint_of_leader_epochs_hides_nothing(tmp_path: Path) -> None:

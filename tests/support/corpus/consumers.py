@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 Row = dict[str, object]
 
 SERVED_LESS = expectations.read("served_less.txt")
-PASSED_OVER = expectations.read("passed_over.txt")
 SERVED_MORE = expectations.read("served_more.txt")
 SERVED_WITHOUT = expectations.read("served_without.txt")
 
