@@ -200,7 +200,7 @@ LINES: Final = (
     metavar="N",
     help=(
         "Processes that read large logs at the same time, for batches and records as ndjson or csv. Rows wait for "
-        "their turn in temporary files of up to 40 MiB for each of N + 1 parts of a log, in the directory that TMPDIR "
+        "their turn in temporary files of 40 MiB for each process, in the directory that TMPDIR "
         "names; where that space is missing, one process reads, with a warning. One process reads for s3://, --follow, "
         "--committed, --newest-first, --limit, --max-count, --before, --after, --segments and --stats.  "
         "[default: the number of cores]"

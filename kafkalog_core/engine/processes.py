@@ -26,7 +26,7 @@ from threading import Thread
 from traceback import format_exc
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
-from kafkalog_core.engine.spool import HeldBytes, SpoolReader, SpoolWriter, outputs_in_memory, shortage
+from kafkalog_core.engine.spool import HeldBytes, SpoolFiles, SpoolReader, SpoolWriter, outputs_in_memory, shortage
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.source import READING
@@ -206,7 +206,7 @@ class _PoolOutput:
         self._files = files
         self._is_read = False
 
-    def data(self) -> Iterator[bytes]:
+    def data(self) -> Iterator[bytes | memoryview]:
         """See `TaskOutput`."""
         while not self._is_read:
             # Before the look: what is written after it is looked at again
@@ -309,6 +309,7 @@ class _Here:
     """What this process has of its pool, where it is one of a pool."""
 
     shared: ClassVar[_Shared]
+    buffers: ClassVar[SpoolFiles | None] = None
 
 
 class _Settings(NamedTuple):
@@ -357,13 +358,19 @@ class _Done(NamedTuple):
 def _run(work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, int] | None) -> _Done:
     """Do a task. place: of its spool, directory and number; None: it has none."""
     advance = _Here.shared.advance
-    stream = None if place is None else SpoolWriter(*place, partial(advance, 0))
+    stream = None if place is None else SpoolWriter(*place, _buffers(place[0]), partial(advance, 0))
     given = task if stream is None else (*task, stream)
     try:
         done = _Done(work_of(*given, advance))
     except BaseException as error:  # noqa: BLE001 -- it is raised where the result is waited for
         done = _Done(error=_sendable(error))
     return done if stream is None else done._replace(kept=stream.kept())
+
+
+def _buffers(scratch: str) -> SpoolFiles:
+    if _Here.buffers is None:
+        _Here.buffers = SpoolFiles(scratch)
+    return _Here.buffers
 
 
 def _sendable(error: BaseException) -> Exception:

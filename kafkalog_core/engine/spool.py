@@ -1,9 +1,9 @@
-"""What a task writes, on its way from its process to the caller: files of some megabytes, deleted when they are read.
+"""What a task writes, on its way from its process to the caller: files of some megabytes.
 
-A task may have a few such files at a time. Then it waits until the first of them has been read, so the files take a
-bounded space, whatever a task writes. The caller reads one task at a time, in the order of the tasks: the others wait,
-and no process waits for a later one. The last bytes of a task, less than a file, come with its result: most tasks need
-no file.
+A process has a few such files, which it uses again after they were read, and waits while none is free: so the space is
+bounded, whatever tasks write. Only one task is read at a time, the first that has not ended; those after it wait. So
+the order is that of the tasks, and no process waits for a task after its own. The last bytes of a task come with its
+result if they are few: most tasks need no file.
 
 Workers on other machines share no directory with the caller. They keep their output in memory, compressed.
 """
@@ -15,6 +15,7 @@ import os
 import pickle
 import zlib
 from contextlib import suppress
+from mmap import ACCESS_READ, mmap
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -40,9 +41,13 @@ __all__ = [
 ]
 
 SPOOL_BYTES: Final = 8 * 1024 * 1024
-"""Size of a file, unless what is written at once is larger."""
+"""What a file holds; what is written at once and is larger gets a file of its own."""
 MOST_FILES: Final = 4
-"""Files of a task that were not read yet, apart from the file that is being written."""
+"""Files of a process that wait for the reader, besides the one that is being written."""
+_HEAD_BYTES: Final = 8
+"""A file begins with the size of what follows."""
+_LITTLE_BYTES: Final = 64 * 1024
+"""Bytes that come with the result of a task rather than in a file."""
 _PAUSE: Final = Event()
 _PAUSE_S: Final = 0.002
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
@@ -59,8 +64,11 @@ class OutputStream(Protocol):
 class TaskOutput(Protocol):
     """What one task has written, which is read once and in order, and its result."""
 
-    def data(self) -> Iterator[bytes]:
-        """Yield what the task writes, as soon as it comes, in pieces that end where a write of it ends."""
+    def data(self) -> Iterator[bytes | memoryview]:
+        """Yield what the task writes, as soon as it comes, in pieces that end where a write of it ends.
+
+        A piece is valid until the next one is requested.
+        """
 
     def result(self) -> Any:
         """Return the result, after all data. Raises WorkerLostError, and what the task has raised."""
@@ -98,7 +106,7 @@ def _path(directory: str, task: int, number: int) -> str:
 
 
 def shortage(directory: str | None, jobs: int) -> str | None:
-    """Return why there is no room for all that tasks may have written before it is read, as a clause; None: there is.
+    """Return why there is no room for the files of some processes, as a clause; None: there is.
 
     Args:
         directory: for temporary files; None: there is none.
@@ -107,71 +115,142 @@ def shortage(directory: str | None, jobs: int) -> str | None:
     if directory is None:
         return "no directory for temporary files can be written"
     found = os.statvfs(directory)
-    # The most that all tasks may have written before it is read, with the file that each is writing.
-    free_bytes, needed_bytes = found.f_bavail * found.f_frsize, (jobs + 1) * (MOST_FILES + 1) * SPOOL_BYTES
+    free_bytes, needed_bytes = found.f_bavail * found.f_frsize, jobs * (MOST_FILES + 1) * SPOOL_BYTES
     if free_bytes >= needed_bytes:
         return None
     return f"{os.path.dirname(directory)} has {size(free_bytes)} free of {size(needed_bytes)} for temporary files"
 
 
+class SpoolFiles:
+    """The files of one process: a few of fixed size, mapped into its memory, and used again after they were read.
+
+    What a task writes is copied no further: the reader passes the files on. Their space is allocated before, because
+    a process is killed that writes to memory for which the disk has no room.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._files: list[tuple[str, memoryview]] = []
+
+    def free(self, look: Callable[[], object]) -> tuple[str, memoryview]:
+        """Return path and memory of a file that is free; wait for the reader if none is.
+
+        look: called now and then while it waits; it may raise an error. Raises WorkerLostError if there is no space.
+        """
+        while True:
+            for path, memory in self._files:
+                if os.stat(path).st_nlink == 1:  # the reader has removed the name under which it was passed on
+                    return path, memory
+            if len(self._files) <= MOST_FILES:
+                self._files.append(self._made(f"{self._directory}/buffer-{os.getpid()}-{len(self._files)}"))
+                continue
+            look()
+            _PAUSE.wait(_PAUSE_S)
+
+    def _made(self, path: str) -> tuple[str, memoryview]:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                _allocate(descriptor, _HEAD_BYTES + SPOOL_BYTES)
+                return path, memoryview(mmap(descriptor, _HEAD_BYTES + SPOOL_BYTES))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _no_space(error, self._directory) from error
+
+
+def _allocate(descriptor: int, size_bytes: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size_bytes)
+    else:
+        os.write(descriptor, bytes(size_bytes))
+
+
+def _no_space(error: OSError, directory: str) -> WorkerLostError:
+    reason = (error.strerror or str(error)).lower()
+    advice = "set TMPDIR to another place, or use --jobs 1, which needs none"
+    return WorkerLostError(f"a temporary file cannot be written: {reason}; {advice}", path=directory)
+
+
 class SpoolWriter:
     """The stream of a task to its files. A file ends where a write ends."""
 
-    def __init__(self, directory: str, task: int, look: Callable[[], object]) -> None:
+    def __init__(self, directory: str, task: int, buffers: SpoolFiles, look: Callable[[], object]) -> None:
         """Begin. look: called now and then while it waits for the reader; it may raise an error."""
         self._directory = directory
         self._task = task
+        self._buffers = buffers
         self._look = look
         self._number = self._size = 0
-        self._memory = memoryview(bytearray(SPOOL_BYTES))
+        self._file: tuple[str, memoryview] | None = None
 
     def room(self) -> memoryview:
         """Return memory for bytes, which are then given to `write`."""
-        return self._memory[self._size :]
+        return self._memory()[_HEAD_BYTES + self._size :]
 
     def write(self, data: bytes | memoryview) -> None:
         """Take bytes. Raises WorkerLostError if there is no space for them."""
         size_bytes = len(data)
-        if isinstance(data, memoryview) and data.obj is self._memory.obj:  # they are there
+        memory = self._memory()
+        if isinstance(data, memoryview) and data.obj is memory.obj:  # they are there
             self._size += size_bytes
+        elif size_bytes > SPOOL_BYTES:
+            self._put()
+            self._put_large(data)
         else:
             # A write is never divided: the reader parses each piece by itself.
             if size_bytes > SPOOL_BYTES - self._size:
-                self._put(self._memory[: self._size])
-            if size_bytes > SPOOL_BYTES:
-                self._put(data)
-                return
-            self._memory[self._size : self._size + size_bytes] = data
+                self._put()
+                memory = self._memory()
+            start = _HEAD_BYTES + self._size
+            memory[start : start + size_bytes] = data
             self._size += size_bytes
         if self._size >= SPOOL_BYTES // 2:
-            self._put(self._memory[: self._size])
+            self._put()
 
     def kept(self) -> HeldBytes:
-        """Return what was written last and is in no file."""
-        return HeldBytes(last=bytes(self._memory[: self._size]))
+        """Return what was written last, if it is little; the rest is in files."""
+        if self._size > _LITTLE_BYTES:
+            self._put()
+        return HeldBytes(last=bytes(self._memory()[_HEAD_BYTES : _HEAD_BYTES + self._size]) if self._size else b"")
 
-    def _put(self, data: bytes | memoryview) -> None:
-        self._size = 0
-        if not data:
+    def _memory(self) -> memoryview:
+        if self._file is None:
+            self._file = self._buffers.free(self._look)
+        return self._file[1]
+
+    def _put(self) -> None:
+        """Pass on what is in memory."""
+        if self._file is None or not self._size:
             return
+        path, memory = self._file
+        memory[:_HEAD_BYTES] = self._size.to_bytes(_HEAD_BYTES, "little")
+        self._named(path)
+        self._file, self._size = None, 0
+
+    def _put_large(self, data: bytes | memoryview) -> None:
+        """Pass on what is larger than a file, in a file of its own."""
         oldest = _path(self._directory, self._task, self._number - MOST_FILES)
         # The reader deletes what it has read; until then this task waits, and the space is bounded.
         while self._number >= MOST_FILES and os.path.exists(oldest):
             self._look()
             _PAUSE.wait(_PAUSE_S)
-        path = _path(self._directory, self._task, self._number)
+        path = f"{self._directory}/large-{self._task}-{self._number}"
         try:
-            with open(f"{path}.tmp", "wb", buffering=0) as file:
-                left = memoryview(data)
+            with open(path, "xb", buffering=0) as file:
+                left = memoryview(len(data).to_bytes(_HEAD_BYTES, "little") + data)
                 while left:
                     left = left[file.write(left) :]
-            # A file under this name is whole
-            os.rename(f"{path}.tmp", path)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            advice = "set TMPDIR to another place, or use --jobs 1, which needs none"
-            message = f"a temporary file cannot be written: {reason}; {advice}"
-            raise WorkerLostError(message, path=self._directory) from error
+            raise _no_space(error, self._directory) from error
+        self._named(path)
+        os.unlink(path)
+
+    def _named(self, path: str) -> None:
+        try:
+            os.link(path, _path(self._directory, self._task, self._number))  # a file under this name is whole
+        except OSError as error:
+            raise _no_space(error, self._directory) from error
         self._number += 1
 
 
@@ -183,18 +262,23 @@ class SpoolReader:
         self._task = task
         self._number = 0
 
-    def files(self) -> Iterator[bytes]:
-        """Yield the contents of the files that are there; each is deleted."""
-        # The next file is not there yet.
-        with suppress(FileNotFoundError):
-            while True:
-                path = _path(self._directory, self._task, self._number)
-                with open(path, "rb", buffering=0) as file:
-                    data = file.read()
-                # Deleted before it is handed on: the writer may continue at once.
-                os.unlink(path)
+    def files(self) -> Iterator[memoryview]:
+        """Yield the contents of the files that are there. Each is valid until the next is requested."""
+        while True:
+            path = _path(self._directory, self._task, self._number)
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return
+            try:
+                view = memoryview(mmap(descriptor, 0, access=ACCESS_READ))
+                size_bytes = int.from_bytes(view[:_HEAD_BYTES], "little")
+                yield view[_HEAD_BYTES : _HEAD_BYTES + size_bytes]
+            finally:
+                os.close(descriptor)
+                with suppress(FileNotFoundError):  # after the end of the pool
+                    os.unlink(path)
                 self._number += 1
-                yield data
 
 
 # --- in memory --------------------------------------------------------------------------------------------------------

@@ -372,15 +372,3 @@ def test_nothing_is_requested_with_a_limit_of_bytes(tmp_path: Path, monkeypatch:
     with reading_together(map(str, paths)):
         time.sleep(0.1)
         assert (READING.held, absent(paths[0])) == ({}, [(0, 3 * PAGE)])
-
-
-@pytest.mark.usefixtures("gives_back")
-def test_nothing_stays_that_was_requested_and_not_read(tmp_path: Path) -> None:
-    """The disk may still be reading it at the end."""
-    paths = [tmp_path / f"{offset:020}.txnindex" for offset in range(20)]
-    for path in paths:
-        path.write_bytes(bytes(120 * 1024))
-        evict(path)
-    with reading_together(map(str, paths)):
-        pass
-    assert [absent(path) for path in paths] == [[(0, 120 * 1024)]] * len(paths)
