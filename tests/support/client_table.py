@@ -32,7 +32,6 @@ _APPENDED: Final = "0"
 _NEWEST: Final = "2"
 _DOES: Final = (
     "all",
-    "null",
     "others",
     "some",
     "none",
@@ -80,9 +79,7 @@ def does(cell: str) -> str:
     if cell == "-":
         return ""
     what, _, then = cell.partition(", ")
-    read = what.rpartition(" ")[2]
-    if read not in {"all", "none", "others", "null"}:
-        read = "some"
+    read = "others" if what.endswith("others") else {"all": "all", "none": "none"}.get(what, "some")
     for sign, word in (("the process ends", "crashes"), ("hangs", "hangs"), ("again", "again")):
         if sign in then:
             return word
