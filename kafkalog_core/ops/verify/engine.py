@@ -113,7 +113,8 @@ def verify(
 ) -> Generator[Verdict, None, None]:
     """Yield the verdicts of each target's partitions, then of the target, last what all log directories show together.
 
-    The errors of each are before its other findings. An interrupted run of kafkalog in a target comes first: it explains most of the findings after it.
+    The errors of each are before its other findings. An interrupted run of kafkalog in a target comes first: it
+    explains most of the findings after it.
 
     Args:
         request: what to verify.
