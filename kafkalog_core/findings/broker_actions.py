@@ -107,7 +107,7 @@ START_ACTIONS: Final = {
     ),
     "kept-hidden": StartAction(
         "Recovers the segment, because {why}, and keeps this place, but takes offset {found_end} as the log end "
-        "offset, although other batches of the segment have higher offsets: it assigns these again.",
+        f"offset, although other batches of the segment have higher offsets: it assigns these again. {CONSUMERS}",
         _SAVE,
         "error",
         AT_DAMAGE,
@@ -118,7 +118,7 @@ START_ACTIONS: Final = {
     ),
     "unread-order-hidden": StartAction(
         "Does not notice it at its start, because {why}, but takes offset {found_end} as the log end offset, although "
-        "other batches of the segment have higher offsets: it assigns these again.",
+        f"other batches of the segment have higher offsets: it assigns these again. {CONSUMERS}",
         _SAVE,
         "error",
         AT_DAMAGE,

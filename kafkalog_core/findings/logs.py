@@ -38,7 +38,6 @@ __all__ = [
     "LogDamageType",
 ]
 
-
 _RECOVERED: Final = (
     "Truncates the log here, or keeps this place, so that fetches that reach it fail: this depends on the release, "
     "the last shutdown and the recovery point. kafkalog verify simulates the next start."
@@ -64,8 +63,6 @@ _SNAPSHOT_CURE: Final = (
     f"start then reads the log. {MARK_OF_ALL}"
 )
 _NOTHING: Final = "Nothing needs to be done."
-
-
 _IN_BATCH: Final = "In the batch at byte {position}, which ends at offset {last}: {detail}."
 
 
@@ -335,6 +332,15 @@ _WRITTEN_SO: Final = (
     "The checksum is good, so the batch was written this way. kafkalog dump --records shows what can be read."
 )
 
+
+def _odd(message: str, meaning: str) -> FindingType:
+    """Return the warning about a batch whose records can be read, but not by all clients."""
+    message = f"In the batch at byte {{position}}, which ends at offset {{last}}, {message}"
+    return FindingType(
+        "warning", message, _served("Loads the batch.", ""), _WRITTEN_SO, meaning, next_step=DUMP_RECORDS
+    )
+
+
 _HEADERS: Final = {
     "batch.epoch-back": FindingType(
         "error",
@@ -456,6 +462,17 @@ _RECORDS: Final = {
         "Skips the batch when it searches by time. Retention may delete the record too early.",
         "Nothing needs to be done on the disk. Raise retention.ms if retention would delete the record too early.",
         "A record is younger than the largest timestamp in the header of its batch, which a leader computes itself.",
+    ),
+    "record.negative-length": _odd(
+        "the record at offset {offset} has a key, value or header value whose length is negative, but not -1.",
+        "The length -1 means that there is no key or value. kafkalog reads every negative length as -1.",
+    ),
+    "record.header-key": _odd(
+        "a header key of the record at offset {offset} is not UTF-8.", "Header keys are text in UTF-8."
+    ),
+    "record.other-magic": _odd(
+        "the message at offset {offset} has another magic than the compressed message that holds it.",
+        "A compressed message has the magic of the messages in it.",
     ),
     "record.timestamp-under-max": FindingType(
         "warning",

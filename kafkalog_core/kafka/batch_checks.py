@@ -347,6 +347,9 @@ _RECORDS_CODES: Final = {
     k.ODD_TIME_UNDER: "record.timestamp-under-max",
     k.ODD_CRC: DAMAGE_CODES["message-crc"],
     k.ODD_MARKERS: "record.marker-count",
+    k.ODD_LENGTH: "record.negative-length",
+    k.ODD_HEADER_KEY: "record.header-key",
+    k.ODD_MAGIC: "record.other-magic",
 }
 _CONTROL: Final = k.ODD_CONTROL_KEY | k.ODD_CONTROL_VALUE | k.ODD_CONTROL
 _LEAST_ROWS: Final = 256

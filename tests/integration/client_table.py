@@ -54,7 +54,8 @@ A line for each kind of `tests/support/wrong_batches.py`, with tabs between the 
   java, librdkafka, kafka-python   what a consumer with default settings gets of the batch between two good ones:
                 `all` its records, `2 of 3`, or `none`; then whether it `goes on` with the records after it, `stops`
                 there (with the error that it raises, if any), `skips` good records, or reads the same records `again`
-                and again. `others`: records with other values. `-`: no broker starts on the log.
+                and again. `others`: records with other values; `null`: one without a value. `-`: no broker starts
+                on the log.
 Java: kafka-clients 4.3.1. librdkafka: {librdkafka}. kafka-python: {kafka_python}, and xxhash, for lz4 of magic 0.
 """
 _IDLE_S: Final = 2.5
@@ -62,6 +63,7 @@ _HANG_S: Final = 10
 _MOST_RECORDS: Final = 60
 _PRODUCE: Final = 9
 _LINE: Final = 150
+_NULL: Final = "null"
 _AT_A_TIME: Final = 90
 """Kinds for which one broker has topics."""
 _CLIENTS_AT_A_TIME: Final = 4
@@ -83,8 +85,10 @@ def describe(kind: Kind, got: Got) -> str:
     known = [value.decode() for value in VALUES]
     found = [value for value in known if value in wrong]
     what = "all" if len(found) == len(known) else f"{len(found)} of {len(known)}" if found else "none"
-    if set(wrong) - set(known):
+    if set(wrong) - {*known, _NULL}:
         what += " and others"
+    elif _NULL in wrong:
+        what += f" and {_NULL}"
     repeats = len(got.values) > BEFORE + AFTER + len(known) or len(wrong) > len(set(wrong))
     error = f": {got.error}" if got.error else ""
     if len(got.values) >= _MOST_RECORDS:
@@ -137,7 +141,7 @@ def _read_with_librdkafka(bootstrap: str, topic: str) -> None:
         if failure is not None:
             error = f"{failure.name()}: {failure.str()}"
         elif message is not None:
-            values.append((message.value() or b"").decode(errors="replace"))
+            values.append(_text(message.value()))
             position, until = message.offset() + 1, time.monotonic() + _IDLE_S
     _tell(values, position, error)
     consumer.close()
@@ -154,13 +158,17 @@ def _read_with_kafka_python(bootstrap: str, topic: str) -> None:
     try:
         while time.monotonic() < until and len(values) < _MOST_RECORDS:
             got = consumer.poll(timeout_ms=300).get(place, ())
-            values += [(each.value or b"").decode(errors="replace") for each in got]
+            values += [_text(each.value) for each in got]
             until = time.monotonic() + _IDLE_S if got else until
     except Exception as problem:  # noqa: BLE001 - whatever it raises is what a program sees
         error = f"{type(problem).__name__}: {problem}"
     position = consumer.position(place)
     _tell(values, -1 if position is None else position, error)
     consumer.close()
+
+
+def _text(value: bytes | None) -> str:
+    return _NULL if value is None else value.decode(errors="replace")
 
 
 def _tell(*got: object) -> None:

@@ -32,6 +32,7 @@ _APPENDED: Final = "0"
 _NEWEST: Final = "2"
 _DOES: Final = (
     "all",
+    "null",
     "others",
     "some",
     "none",
@@ -79,7 +80,9 @@ def does(cell: str) -> str:
     if cell == "-":
         return ""
     what, _, then = cell.partition(", ")
-    read = "others" if what.endswith("others") else {"all": "all", "none": "none"}.get(what, "some")
+    read = what.rpartition(" ")[2]
+    if read not in {"all", "none", "others", "null"}:
+        read = "some"
     for sign, word in (("the process ends", "crashes"), ("hangs", "hangs"), ("again", "again")):
         if sign in then:
             return word

@@ -81,6 +81,7 @@ _HEADER: Final = _SECOND + varint(1)
 _CONTRADICTION, _ORDER, _OUTSIDE = "batch.header-contradiction", "record.offset-order", "record.offset-outside"
 _COUNT, _EMPTY = "batch.record-count", "batch.compressed-empty"
 _LENGTH, _VARINT, _HEADERS = "record.length", "record.varint", "record.headers"
+_NEGATIVE: Final = "record.negative-length"
 _CONTENTS: Final = {
     "last offset delta 0, records 0 0 0": _contradicting(f"{_CONTRADICTION} {_ORDER}", (0, 0, 0), 1, last=0),
     "last offset delta 0, records 0 1 2": _contradicting(f"{_CONTRADICTION} {_OUTSIDE}", (0, 1, 2), 1, last=0),
@@ -110,16 +111,18 @@ _CONTENTS: Final = {
         _VARINT, _sized(b"\0" + varint(1) + b"\x82\x80\x80\x80\x80\x00" + varint(-1) + _VALUE + varint(0))
     ),
     "record key too long": _with_second("record.key", _sized(_DELTAS + varint(90) + b"second")),
-    "record key length -5": _with_second("", _sized(_DELTAS + varint(-5) + _VALUE + varint(0))),
+    "record key length -5": _with_second(_NEGATIVE, _sized(_DELTAS + varint(-5) + _VALUE + varint(0))),
     "record value too long": _with_second("record.value", _sized(_DELTAS + varint(-1) + varint(90) + b"second")),
     "record value length -5": _with_second("record.headers", _sized(_DELTAS + varint(-1) + varint(-5) + b"second")),
     "record headers negative": _with_second(_HEADERS, _sized(_SECOND + varint(-4))),
     "record headers too many": _with_second(_HEADERS, _sized(_SECOND + varint(9))),
     "record header key too long": _with_second(_HEADERS, _sized(_HEADER + varint(99) + b"k" + varint(-1))),
     "record header key length -1": _with_second(_HEADERS, _sized(_HEADER + varint(-1) + varint(-1))),
-    "record header key no UTF-8": _with_second("", _sized(_HEADER + varint(2) + b"\xff\xfe" + varint(-1))),
+    "record header key no UTF-8": _with_second(
+        "record.header-key", _sized(_HEADER + varint(2) + b"\xff\xfe" + varint(-1))
+    ),
     "record header value too long": _with_second(_HEADERS, _sized(_HEADER + varint(1) + b"k" + varint(99) + b"v")),
-    "record header value length -3": _with_second("", _sized(_HEADER + varint(1) + b"k" + varint(-3))),
+    "record header value length -3": _with_second(_NEGATIVE, _sized(_HEADER + varint(1) + b"k" + varint(-3))),
     "record with bytes after its fields": _with_second("record.trailing", _sized(_SECOND + varint(0) + b"more")),
     "checksum wrong": _contradicting("batch.crc-mismatch", crc=1),
 }
@@ -132,6 +135,11 @@ def _holding(base: int, codec: int, content: _Content) -> bytes:
 def _goes_back(base: int, codec: int, by: int) -> bytes:
     """A batch whose base offset is that of a batch before it, or below."""
     return _starting(max(0, base - by), codec)
+
+
+def _too_high(base: int, codec: int) -> bytes:
+    """A batch whose base offset is above those of the batches after it."""
+    return _starting(base + 100, codec)
 
 
 def _starting(base: int, codec: int) -> bytes:
@@ -230,6 +238,7 @@ def _kinds() -> list[Kind]:
             found.append(Kind(name, 2, codec, make, codes, content.span))
         for name, by in (("base offset goes back", 1), ("base offset goes back to the first", 2)):
             found.append(Kind(name, 2, codec, partial(_goes_back, codec=number, by=by), "batch.offset-order"))
+        found.append(Kind("base offset too high", 2, codec, partial(_too_high, codec=number), "batch.offset-order"))
         found.append(Kind("base offset -5", 2, codec, partial(_negative, codec=number), "batch.offset-order"))
     for codec, payloads in PAYLOADS.items():
         number = CODECS[codec]

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     Inner = Callable[[int, int], list[bytes]]
 
 
+_NEGATIVE: Final = "record.negative-length"
+_UNDER: Final = "record.timestamp-under-max"
+
+
 def _message(magic: int, record: Record, **options: int) -> bytes:
     return (message_v1 if magic == 1 else message_v0)(record, **options)
 
@@ -106,18 +110,18 @@ _INNER: Final[dict[str, tuple[Inner, str]]] = {
     "inner magic 2": (partial(_of_magic, other=2), "record.inner-magic"),
     "inner magic 5": (partial(_of_magic, other=5), "record.inner-magic"),
     "inner value too long": (partial(_inner_lengths, field="value", length=90), "record.inner-value"),
-    "inner value length -5": (partial(_inner_lengths, field="value", length=-5), ""),
+    "inner value length -5": (partial(_inner_lengths, field="value", length=-5), _NEGATIVE),
     "inner key too long": (partial(_inner_lengths, field="key", length=90), "record.inner-key"),
-    "inner key length -5": (partial(_inner_lengths, field="key", length=-5), ""),
+    "inner key length -5": (partial(_inner_lengths, field="key", length=-5), _NEGATIVE),
     "inner offsets 0 0 2": (partial(_ordered, deltas=(0, 0, 2)), "record.offset-order"),
 }
 _INNER_OF: Final[dict[int, dict[str, tuple[Inner, str]]]] = {
     0: {
-        "inner messages all of magic 1": (partial(_of_magic, other=1, is_all=True), ""),
+        "inner messages all of magic 1": (partial(_of_magic, other=1, is_all=True), "record.other-magic"),
         "inner offsets 2 1 0": (partial(_ordered, deltas=(2, 1, 0)), "record.offset-order record.wrapper-end"),
     },
     1: {
-        "inner messages all of magic 0": (partial(_of_magic, other=0, is_all=True), "record.timestamp-under-max"),
+        "inner messages all of magic 0": (partial(_of_magic, other=0, is_all=True), f"record.other-magic {_UNDER}"),
         "inner offsets 2 1 0": (partial(_ordered, deltas=(2, 1, 0)), "record.offset-order"),
         "inner offsets beyond the wrapper's": (partial(_ordered, deltas=(100, 101, 102)), "record.inner-offset"),
     },
@@ -238,7 +242,7 @@ def _plain_kinds(magic: int) -> list[Kind]:
         "offsets equal 0 0 2": (partial(_at_offsets, magic=magic, deltas=(0, 0, 2)), "batch.offset-order"),
     }
     for field, at in (("key", key_at), ("value", key_at + 4)):
-        for name, length, codes in (("too long", 90, f"record.inner-{field}"), ("length -5", -5, "")):
+        for name, length, codes in (("too long", 90, f"record.inner-{field}"), ("length -5", -5, _NEGATIVE)):
             made[f"{field} {name}"] = (
                 partial(_second, magic=magic, change=partial(_lengths, at=at, length=length)),
                 codes,

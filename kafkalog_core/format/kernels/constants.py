@@ -278,7 +278,10 @@ ODD_CONTROL_KEY: Final = 64
 ODD_CONTROL_VALUE: Final = 128  # of a transaction marker
 ODD_CONTROL: Final = 256  # not odd: a control record of another type, which the caller checks
 ODD_MARKERS: Final = 512  # a second record in a batch that starts with a transaction marker
-ODD_RECORD_BITS: Final = 10
+ODD_LENGTH: Final = 1024  # a negative length of a key or value that is not -1
+ODD_HEADER_KEY: Final = 2048  # of a header, not UTF-8
+ODD_MAGIC: Final = 4096  # an inner message of another magic than its wrapper
+ODD_RECORD_BITS: Final = 13
 RC_SIZE: Final = RC_MORE + ODD_RECORD_BITS
 
 # --- indexes against the log ------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from __future__ import annotations
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.batch_checks import joins_before
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, int16, int32, varint, wrapped
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, int16, int32, uint32, varint, wrapped
+from kafkalog_core.format.kernels.text import is_utf8
 
 __all__ = ["check_records", "find_odd_marker", "read_markers"]
 
@@ -26,22 +27,25 @@ def check_records(memory: object, batches: object, records: object, first: cytho
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     r: cython.pointer[cython.longlong] = cells_of(records.cells)
+    h: cython.pointer[cython.longlong] = cells_of(records.headers.cells)
     s: cython.pointer[cython.longlong] = cells_of(state)
     b_capacity: cython.Py_ssize_t = batches.capacity
     r_capacity: cython.Py_ssize_t = records.capacity
+    h_capacity: cython.Py_ssize_t = records.headers.capacity
     count: cython.Py_ssize_t = records.count
     row: cython.Py_ssize_t = first
     odd: cython.longlong = 0
     s[RC_ODD] = 0
-    # p: bytes of `memory`; b, r: batch and record columns; s: state. s[RC_BATCH] is the current batch, whose records
-    # before `row` are in the cells RC_COUNT to RC_MARKER; its end is checked when a record of another batch follows.
+    # p: bytes of `memory`; b, r, h: batch, record and header columns; s: state. s[RC_BATCH] is the current batch, whose
+    # records before `row` are in the cells RC_COUNT to RC_MARKER; its end is checked when a record of another batch
+    # follows.
     while row < count:
         if r[R_BATCH * r_capacity + row] != s[RC_BATCH]:
             _end_batch(b, b_capacity, s)
             if s[RC_ODD]:
                 return row
             odd = _begin_batch(b, b_capacity, r, r_capacity, row, s)
-        row = _pass_records(p, b, b_capacity, r, r_capacity, row, count, odd, s)
+        row = _pass_records(p, b, b_capacity, r, r_capacity, h, h_capacity, row, count, odd, s)
         odd = 0
         if s[RC_ODD]:
             return row
@@ -128,6 +132,8 @@ def _pass_records(
     b_capacity: cython.Py_ssize_t,
     r: cython.pointer[cython.longlong],
     r_capacity: cython.Py_ssize_t,
+    h: cython.pointer[cython.longlong],
+    h_capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
     odd: cython.longlong,
@@ -142,9 +148,9 @@ def _pass_records(
     offset: cython.longlong
     time: cython.longlong
     ascends: cython.bint = b[B_FORMAT * b_capacity + batch] != V07
-    control: cython.bint = (
-        b[B_FORMAT * b_capacity + batch] == MAGIC_V2 and b[B_ATTRIBUTES * b_capacity + batch] & CONTROL
-    )
+    form: cython.longlong = b[B_FORMAT * b_capacity + batch]
+    is_wrapper: cython.bint = ascends and form < MAGIC_V2 and b[B_CODEC * b_capacity + batch] != 0
+    control: cython.bint = form == MAGIC_V2 and b[B_ATTRIBUTES * b_capacity + batch] & CONTROL
     if _knows_times(b, b_capacity, batch):
         top = b[B_MAX_TIME * b_capacity + batch]
     # `previous` and `latest`: last offset and largest timestamp of the batch's records before `row`; `top`: the largest
@@ -160,6 +166,12 @@ def _pass_records(
                 odd |= ODD_TIME_OVER
         if r[R_CRC_OK * r_capacity + row] == 0:
             odd |= ODD_CRC
+        if ascends and (r[R_KEY_SIZE * r_capacity + row] < 0 or r[R_VALUE_SIZE * r_capacity + row] < 0):
+            odd |= _odd_lengths(p, form, r, r_capacity, row)
+        if r[R_HEADER_COUNT * r_capacity + row] > 0:
+            odd |= _odd_headers(p, h, h_capacity, r[R_HEADERS * r_capacity + row], r[R_HEADER_COUNT * r_capacity + row])
+        if is_wrapper and _is_of_other_magic(p, form, r, r_capacity, row):
+            odd |= ODD_MAGIC
         if control:
             odd |= _odd_control(p, r, r_capacity, row, s[RC_COUNT] + row - begun, s)
         previous = offset
@@ -176,6 +188,87 @@ def _pass_records(
     if b[B_FORMAT * b_capacity + batch] != MAGIC_V2 and b[B_CODEC * b_capacity + batch] != 0:
         s[RC_WRAPPED] += row - begun
     return row
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _odd_lengths(
+    p: cython.pointer[cython.const[cython.uchar]],
+    form: cython.longlong,
+    r: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+) -> cython.longlong:
+    """Return the odd bit of a record whose key or value is None with another length than -1."""
+    key: cython.Py_ssize_t = r[R_KEY * capacity + row]
+    size: cython.longlong = r[R_KEY_SIZE * capacity + row]
+    start: cython.Py_ssize_t = key - 1
+    if size < 0:
+        # p: the record. Before `start` is the varint of the offset delta, whose last byte has not the highest bit.
+        while form == MAGIC_V2 and p[start - 1] >= 0x80:
+            start -= 1
+        if _is_below_null(p, form, start, key):
+            return ODD_LENGTH
+        size = 0
+    if r[R_VALUE_SIZE * capacity + row] < 0 and _is_below_null(p, form, key + size, r[R_VALUE * capacity + row]):
+        return ODD_LENGTH
+    return 0
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _is_below_null(
+    p: cython.pointer[cython.const[cython.uchar]],
+    form: cython.longlong,
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+) -> cython.bint:
+    """Return whether the length in `p[start:end]`, which ends before byte `end`, is below -1."""
+    length: cython.longlong
+    if form != MAGIC_V2:
+        return int32(p, end - 4) < -1
+    length, start = varint(p, start, end, 32)
+    return length < -1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _odd_headers(
+    p: cython.pointer[cython.const[cython.uchar]],
+    h: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    first: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+) -> cython.longlong:
+    """Return the odd bits of the headers of a record."""
+    odd: cython.longlong = 0
+    at: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    # p: the records; h: header columns.
+    for at in range(first, first + count):
+        start = h[H_KEY * capacity + at]
+        if not is_utf8(p, start, start + h[H_KEY_SIZE * capacity + at]):
+            odd |= ODD_HEADER_KEY
+        start += h[H_KEY_SIZE * capacity + at]
+        if h[H_VALUE_SIZE * capacity + at] < 0 and _is_below_null(p, MAGIC_V2, start, h[H_VALUE * capacity + at]):
+            odd |= ODD_LENGTH
+    return odd
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_of_other_magic(
+    p: cython.pointer[cython.const[cython.uchar]],
+    form: cython.longlong,
+    r: cython.pointer[cython.longlong],
+    capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+) -> cython.bint:
+    """Return whether an inner message has not the magic of its wrapper: its checksum is then at another distance."""
+    key_at: cython.Py_ssize_t = (V1_KEY_AT if form == 1 else V0_KEY_AT) + 4
+    crc: cython.longlong = uint32(p, r[R_KEY * capacity + row] - key_at + LEGACY_CRC_AT)
+    return crc != r[R_CRC * capacity + row]
 
 
 @cython.cfunc

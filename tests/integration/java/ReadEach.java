@@ -41,7 +41,7 @@ public class ReadEach {
                 while (idle < IDLE_POLLS && consumer.position(partition) < end && found.size() < MOST_RECORDS) {
                     int before = found.size();
                     for (ConsumerRecord<byte[], byte[]> each : consumer.poll(Duration.ofMillis(400))) {
-                        found.add(each.offset() + "=" + (each.value() == null ? "" : new String(each.value())));
+                        found.add(each.offset() + "=" + (each.value() == null ? "null" : new String(each.value())));
                     }
                     idle = found.size() == before ? idle + 1 : 0;
                 }
