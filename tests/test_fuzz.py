@@ -7,12 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.slow
 def test_some_seeds_of_every_family() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tools.fuzz.replay"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False

@@ -32,6 +32,8 @@ def check_records(memory: object, batches: object, records: object, first: cytho
     b_capacity: cython.Py_ssize_t = batches.capacity
     r_capacity: cython.Py_ssize_t = records.capacity
     h_capacity: cython.Py_ssize_t = records.headers.capacity
+    h_count: cython.Py_ssize_t = records.headers.count
+    size: cython.Py_ssize_t = len(memory)
     count: cython.Py_ssize_t = records.count
     row: cython.Py_ssize_t = first
     odd: cython.longlong = 0
@@ -45,7 +47,7 @@ def check_records(memory: object, batches: object, records: object, first: cytho
             if s[RC_ODD]:
                 return row
             odd = _begin_batch(b, b_capacity, r, r_capacity, row, s)
-        row = _pass_records(p, b, b_capacity, r, r_capacity, h, h_capacity, row, count, odd, s)
+        row = _pass_records(p, size, b, b_capacity, r, r_capacity, h, h_capacity, h_count, row, count, odd, s)
         odd = 0
         if s[RC_ODD]:
             return row
@@ -128,12 +130,14 @@ def _knows_times(
 @cython.exceptval(check=False)
 def _pass_records(
     p: cython.pointer[cython.const[cython.uchar]],
+    size: cython.Py_ssize_t,
     b: cython.pointer[cython.longlong],
     b_capacity: cython.Py_ssize_t,
     r: cython.pointer[cython.longlong],
     r_capacity: cython.Py_ssize_t,
     h: cython.pointer[cython.longlong],
     h_capacity: cython.Py_ssize_t,
+    h_count: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
     odd: cython.longlong,
@@ -167,10 +171,10 @@ def _pass_records(
         if r[R_CRC_OK * r_capacity + row] == 0:
             odd |= ODD_CRC
         if ascends and (r[R_KEY_SIZE * r_capacity + row] < 0 or r[R_VALUE_SIZE * r_capacity + row] < 0):
-            odd |= _odd_lengths(p, form, r, r_capacity, row)
+            odd |= _odd_lengths(p, size, form, r, r_capacity, row)
         if r[R_HEADER_COUNT * r_capacity + row] > 0:
-            odd |= _odd_headers(p, h, h_capacity, r[R_HEADERS * r_capacity + row], r[R_HEADER_COUNT * r_capacity + row])
-        if is_wrapper and _is_of_other_magic(p, form, r, r_capacity, row):
+            odd |= _odd_headers(p, size, h, h_capacity, h_count, r, r_capacity, row)
+        if is_wrapper and _is_of_other_magic(p, size, form, r, r_capacity, row):
             odd |= ODD_MAGIC
         if control:
             odd |= _odd_control(p, r, r_capacity, row, s[RC_COUNT] + row - begun, s)
@@ -190,10 +194,12 @@ def _pass_records(
     return row
 
 
+# --- what no column holds: read again from the bytes, within the `size` bytes of the buffer ---------------------------
 @cython.cfunc
 @cython.exceptval(check=False)
 def _odd_lengths(
     p: cython.pointer[cython.const[cython.uchar]],
+    size: cython.Py_ssize_t,
     form: cython.longlong,
     r: cython.pointer[cython.longlong],
     capacity: cython.Py_ssize_t,
@@ -201,16 +207,18 @@ def _odd_lengths(
 ) -> cython.longlong:
     """Return the odd bit of a record whose key or value is None with another length than -1."""
     key: cython.Py_ssize_t = r[R_KEY * capacity + row]
-    size: cython.longlong = r[R_KEY_SIZE * capacity + row]
+    key_size: cython.longlong = r[R_KEY_SIZE * capacity + row]
     start: cython.Py_ssize_t = key - 1
-    if size < 0:
+    if key_size < 0:
         # p: the record. Before `start` is the varint of the offset delta, whose last byte has not the highest bit.
-        while form == MAGIC_V2 and p[start - 1] >= 0x80:
+        while form == MAGIC_V2 and 0 < start <= size and p[start - 1] >= 0x80:
             start -= 1
-        if _is_below_null(p, form, start, key):
+        if _is_below_null(p, size, form, start, key):
             return ODD_LENGTH
-        size = 0
-    if r[R_VALUE_SIZE * capacity + row] < 0 and _is_below_null(p, form, key + size, r[R_VALUE * capacity + row]):
+        key_size = 0
+    if r[R_VALUE_SIZE * capacity + row] < 0 and _is_below_null(
+        p, size, form, key + key_size, r[R_VALUE * capacity + row]
+    ):
         return ODD_LENGTH
     return 0
 
@@ -219,6 +227,7 @@ def _odd_lengths(
 @cython.exceptval(check=False)
 def _is_below_null(
     p: cython.pointer[cython.const[cython.uchar]],
+    size: cython.Py_ssize_t,
     form: cython.longlong,
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
@@ -226,7 +235,9 @@ def _is_below_null(
     """Return whether the length in `p[start:end]`, which ends before byte `end`, is below -1."""
     length: cython.longlong
     if form != MAGIC_V2:
-        return int32(p, end - 4) < -1
+        return 4 <= end <= size and int32(p, end - 4) < -1
+    if start < 0 or end > size:
+        return False
     length, start = varint(p, start, end, 32)
     return length < -1
 
@@ -235,23 +246,34 @@ def _is_below_null(
 @cython.exceptval(check=False)
 def _odd_headers(
     p: cython.pointer[cython.const[cython.uchar]],
+    size: cython.Py_ssize_t,
     h: cython.pointer[cython.longlong],
-    capacity: cython.Py_ssize_t,
-    first: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
+    h_capacity: cython.Py_ssize_t,
+    h_count: cython.Py_ssize_t,
+    r: cython.pointer[cython.longlong],
+    r_capacity: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
 ) -> cython.longlong:
     """Return the odd bits of the headers of a record."""
     odd: cython.longlong = 0
-    at: cython.Py_ssize_t
+    at: cython.Py_ssize_t = r[R_HEADERS * r_capacity + row]
+    left: cython.longlong = r[R_HEADER_COUNT * r_capacity + row]
     start: cython.Py_ssize_t
-    # p: the records; h: header columns.
-    for at in range(first, first + count):
-        start = h[H_KEY * capacity + at]
-        if not is_utf8(p, start, start + h[H_KEY_SIZE * capacity + at]):
+    end: cython.Py_ssize_t
+    # p: the records; h: header columns. `left` headers from row `at` on are not checked.
+    while left > 0 and 0 <= at < h_count:
+        start = h[H_KEY * h_capacity + at]
+        end = start + h[H_KEY_SIZE * h_capacity + at]
+        if start < 0 or end > size:
+            break
+        if not is_utf8(p, start, end):
             odd |= ODD_HEADER_KEY
-        start += h[H_KEY_SIZE * capacity + at]
-        if h[H_VALUE_SIZE * capacity + at] < 0 and _is_below_null(p, MAGIC_V2, start, h[H_VALUE * capacity + at]):
+        if h[H_VALUE_SIZE * h_capacity + at] < 0 and _is_below_null(
+            p, size, MAGIC_V2, end, h[H_VALUE * h_capacity + at]
+        ):
             odd |= ODD_LENGTH
+        at += 1
+        left -= 1
     return odd
 
 
@@ -260,6 +282,7 @@ def _odd_headers(
 @cython.exceptval(check=False)
 def _is_of_other_magic(
     p: cython.pointer[cython.const[cython.uchar]],
+    size: cython.Py_ssize_t,
     form: cython.longlong,
     r: cython.pointer[cython.longlong],
     capacity: cython.Py_ssize_t,
@@ -267,10 +290,11 @@ def _is_of_other_magic(
 ) -> cython.bint:
     """Return whether an inner message has not the magic of its wrapper: its checksum is then at another distance."""
     key_at: cython.Py_ssize_t = (V1_KEY_AT if form == 1 else V0_KEY_AT) + 4
-    crc: cython.longlong = uint32(p, r[R_KEY * capacity + row] - key_at + LEGACY_CRC_AT)
-    return crc != r[R_CRC * capacity + row]
+    start: cython.Py_ssize_t = r[R_KEY * capacity + row] - key_at + LEGACY_CRC_AT
+    return 0 <= start <= size - 4 and uint32(p, start) != r[R_CRC * capacity + row]
 
 
+# --- control records --------------------------------------------------------------------------------------------------
 @cython.cfunc
 @cython.exceptval(check=False)
 def _odd_control(

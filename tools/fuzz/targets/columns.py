@@ -254,6 +254,16 @@ def _runs(reader: _Reader, *, marks: bool = False) -> Iterator[BatchColumns]:
         yield batches
 
 
+def _spans(reader: _Reader, size: int, *, is_header: bool = False) -> dict[str, int]:
+    """Return spans of a key and a value within `size` bytes; size -1: null, which the key of a header is not."""
+    cells = {}
+    for name in ("key", "value"):
+        cells[f"{name}_start"] = start = reader.byte() % (size + 1)
+        null = 0 if is_header and name == "key" else 1
+        cells[f"{name}_size"] = reader.byte() % (size - start + 1 + null) - null
+    return cells
+
+
 def _wrapped(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
@@ -298,10 +308,12 @@ def _records(reader: _Reader, batch_count: int, batch: int, size: int) -> tuple[
         records.count += 1
         cells = dict.fromkeys(RECORD_FIELDS, 0)
         cells |= {"batch": batch, "offset": reader.number(64), "timestamp_ms": reader.number(64)}
-        for name in ("key", "value"):
-            start = reader.byte() % (size + 1)
-            cells[f"{name}_start"], cells[f"{name}_size"] = start, reader.byte() % (size - start + 2) - 1
-        cells["crc_ok"] = int(reader.byte() != 0)
+        cells |= _spans(reader, size) | {"crc_ok": int(reader.byte() != 0), "crc_stored": reader.number(32)}
+        cells["first_header"], cells["header_count"] = records.headers.count, reader.byte() % 3
+        for header in range(min(cells["header_count"], records.headers.capacity - records.headers.count)):
+            records.headers.count += 1
+            for name, value in _spans(reader, size, is_header=True).items():
+                records.headers.column(name)[cells["first_header"] + header] = value
         for name, value in cells.items():
             records.column(name)[row] = value
     return records, batch + 1
