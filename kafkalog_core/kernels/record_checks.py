@@ -194,7 +194,7 @@ def _pass_records(
     return row
 
 
-# --- what no column holds: read again from the bytes, which must be within the `size` bytes of the buffer ---------------
+# --- what no column holds: read again from the bytes, within the `size` bytes of the buffer ---------------------------
 @cython.cfunc
 @cython.exceptval(check=False)
 def _odd_lengths(
