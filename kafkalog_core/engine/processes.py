@@ -124,8 +124,8 @@ class Pool:
 
         Each output is to be read before the next one is requested. Its data come while the task is at work.
         """
-        # No directory for temporary files: outputs are kept in memory instead.
-        if self._scratch is None:
+        # No room for temporary files: outputs are kept in memory instead.
+        if self._scratch is None or self.shortage is not None:
             yield from outputs_in_memory(self.map, work_of, tasks)
             return
         yield from self._in_order(partial(self._submit_output, self._scratch, work_of), tasks)

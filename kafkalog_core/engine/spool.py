@@ -114,11 +114,26 @@ def shortage(directory: str | None, jobs: int) -> str | None:
     """
     if directory is None:
         return "no directory for temporary files can be written"
-    found = os.statvfs(directory)
+    place, found = os.path.dirname(directory), os.statvfs(directory)
     free_bytes, needed_bytes = found.f_bavail * found.f_frsize, jobs * (MOST_FILES + 1) * SPOOL_BYTES
-    if free_bytes >= needed_bytes:
-        return None
-    return f"{os.path.dirname(directory)} has {size(free_bytes)} free of {size(needed_bytes)} for temporary files"
+    if free_bytes < needed_bytes:
+        return f"{place} has {size(free_bytes)} free of {size(needed_bytes)} for temporary files"
+    return None if _has_links(directory) else f"the file system of {place} has no hard links"
+
+
+def _has_links(directory: str) -> bool:
+    """Return whether a file can have two names: FAT and some file systems of networks give it one."""
+    path, other = f"{directory}/named-once", f"{directory}/named-twice"
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.link(path, other)
+        os.unlink(other)
+    except OSError:
+        return False
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+    return True
 
 
 class SpoolFiles:

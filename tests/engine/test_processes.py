@@ -398,6 +398,19 @@ def test_how_much_room_there_must_be(scratch_below, monkeypatch):
         assert pool.shortage.endswith(" free of 120.0 MiB for temporary files")
 
 
+def test_a_directory_without_hard_links_has_no_room(scratch_below, monkeypatch):
+    """FAT, say: a file is passed on under a second name."""
+
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    with Pool(1, CountedProgress()) as pool:
+        assert pool.shortage is None
+        monkeypatch.setattr(os, "link", refuse)
+        assert pool.shortage == f"the file system of {scratch_below} has no hard links"
+        assert not list(scratch_below.glob("kafkalog-workers-*/named-*"))
+
+
 def is_gone(pid):
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2][:1]
