@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkalog_cli.options.short_lines import OptionLine
+    from kafkalog_cli.short_lines import OptionLine
     from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.refusals import Refusal
 
@@ -177,7 +177,7 @@ class _DocumentedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options in full, and a line for each shared one."""
-        lines = import_module("kafkalog_cli.options.short_lines")  # on request: `kafkalog --help` needs none of it
+        lines = import_module("kafkalog_cli.short_lines")  # on request: `kafkalog --help` needs none of it
         options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
         records = [each.get_help_record(ctx) for each in options if not lines.is_shared(each, self.own)]
         with formatter.section("Options"):
@@ -229,7 +229,7 @@ class Command(_DocumentedCommand):
         if not self.lines:
             super().format_options(ctx, formatter)
             return
-        lines = import_module("kafkalog_cli.options.short_lines")  # as above
+        lines = import_module("kafkalog_cli.short_lines")  # as above
         lines.write_lines(formatter, "Options", self.lines)
         lines.write_lines(formatter, "Shared options", lines.shared_lines(self.params, self.own))
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.names import FileKind
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.kafka.sim.evidence import ReleaseGuess, infer_release
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView, SegmentView
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView, SegmentView
     from kafkalog_core.ops.compact.compact import compact
     from kafkalog_core.ops.compact.forecast import CompactForecast, CompactRequest
     from kafkalog_core.ops.compact.planning import compact_to

@@ -23,7 +23,7 @@ WRITERS: Final = {
     "kafkalog_core/ops/compact/simulation.py": "temporary files of its own, from one simulated clean to the next",
     "kafkalog_core/spark/commit/commit.py": "the lock file of an output directory",
     "kafkalog_core/spark/session/session.py": "Spark's temporary directory, and its log",
-    "kafkalog_core/spark/session/parquet.py": "the Parquet file of a job, which it removes if the job fails",
+    "kafkalog_core/spark/lake/parquet.py": "the Parquet file of a job, which it removes if the job fails",
     "kafkalog_core/spark/catalog/notes.py": "the notes of a catalog, a Parquet file",
     "kafkalog_cli/line_writer.py": "lines on stderr",
     "kafkalog_core/serve/network/socket_server.py": "sendfile, from a file to a socket",

@@ -13,7 +13,7 @@ import click
 
 from kafkalog_cli.command import EXIT_STATUS_HELP, Command, CommandGroup, ExitStatus, LazyGroup
 from kafkalog_cli.main import COMMANDS, cli
-from kafkalog_cli.options.short_lines import SHARED, is_shared, shared_lines
+from kafkalog_cli.short_lines import SHARED, is_shared, shared_lines
 from tools import reference_pages, roff
 
 if TYPE_CHECKING:

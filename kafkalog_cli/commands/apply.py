@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.repair import PlanOutput, apply_all, locked, places_of_journal
+from kafkalog_cli.commands.running import clock_ms, cores, watched
 from kafkalog_cli.options import common
-from kafkalog_cli.repair import PlanOutput, apply_all, locked, places_of_journal
-from kafkalog_cli.running import clock_ms, cores, watched
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import FieldError, RefusedError
 from kafkalog_core.ops.planners import is_of_plan, make_plan, parse_plans

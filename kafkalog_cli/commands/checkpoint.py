@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.repair import RepairOptions, repair_options, run_repair
 from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
-from kafkalog_cli.repair import RepairOptions, repair_options, run_repair
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.structs import asdict
 

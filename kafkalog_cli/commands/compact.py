@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus, command_line
+from kafkalog_cli.commands.repair import repair_options, run_repair
+from kafkalog_cli.commands.running import warn_of_interpreted, watched
 from kafkalog_cli.commands.shared import write_compactions
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
@@ -15,8 +17,6 @@ from kafkalog_cli.options.forecasts import check_memory, cleaning_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
-from kafkalog_cli.repair import repair_options, run_repair
-from kafkalog_cli.running import warn_of_interpreted, watched
 from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.forecast import CompactRequest
@@ -26,7 +26,7 @@ from kafkalog_core.structs import asdict
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafkalog_cli.repair import RepairOptions
+    from kafkalog_cli.commands.repair import RepairOptions
     from kafkalog_core.engine.selection import Selection
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast

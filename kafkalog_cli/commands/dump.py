@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus, OptionalValue
+from kafkalog_cli.commands.running import Interruption, StoppableProgress, cores, early_end, warn_of_interpreted
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.options.reading import input_storage_option, reading_options
-from kafkalog_cli.options.short_lines import OptionLine
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import end_progress, open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
-from kafkalog_cli.running import Interruption, StoppableProgress, cores, early_end, warn_of_interpreted
+from kafkalog_cli.short_lines import OptionLine
 from kafkalog_cli.standard_streams import ReaderGoneError, ends_with_reader, has_reader
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, resolve, same_partitions

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.repair import repair_options, run_repair
 from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
 from kafkalog_cli.options.reading import reading_options
-from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
-    from kafkalog_cli.repair import RepairOptions
+    from kafkalog_cli.commands.repair import RepairOptions
     from kafkalog_core.engine.selection import Selection
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 

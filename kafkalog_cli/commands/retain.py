@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.repair import repair_options, run_repair
+from kafkalog_cli.commands.running import watched
 from kafkalog_cli.commands.shared import requests_of, write_retention
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
@@ -14,8 +16,6 @@ from kafkalog_cli.options.forecasts import check_until, find_policies, forecast_
 from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import RETENTION, open_results
-from kafkalog_cli.repair import repair_options, run_repair
-from kafkalog_cli.running import watched
 from kafkalog_core.ops.retain.forecaster import RetentionForecaster
 from kafkalog_core.ops.retain.retain import retain
 from kafkalog_core.structs import asdict
@@ -23,7 +23,7 @@ from kafkalog_core.structs import asdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_cli.repair import RepairOptions
+    from kafkalog_cli.commands.repair import RepairOptions
     from kafkalog_core.engine.selection import Selection
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.running import cores, watched, write_results
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.details import detail_options
 from kafkalog_cli.options.kafka import kafka_options, setting_options
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import ROLLS, open_results
-from kafkalog_cli.running import cores, watched, write_results
 from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.roll.roll import RollRequest, roll
 

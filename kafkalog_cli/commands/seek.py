@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.running import Interruption, clock_ms, early_end
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.writers import RowSettings, open_writer
-from kafkalog_cli.running import Interruption, clock_ms, early_end
 from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.seek import SeekQuestion, SeekRequest, seek
 from kafkalog_core.output import tables

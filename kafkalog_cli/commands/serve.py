@@ -14,12 +14,12 @@ import click
 from click.core import ParameterSource
 
 from kafkalog_cli.command import Command, Example, ExitStatus, status_of
+from kafkalog_cli.commands.running import clock_ms, interpreted_warning
+from kafkalog_cli.commands.serve_log import ServeLog, ServeWatch, Signals
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.listening import HostPort, is_loopback, listening_options, parse_endpoint
 from kafkalog_cli.render.serve_table import LiveTable
-from kafkalog_cli.running import clock_ms, interpreted_warning
-from kafkalog_cli.serve_log import ServeLog, ServeWatch, Signals
 from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import KafkalogError, UnsupportedError
 from kafkalog_core.format.names import DirectoryState

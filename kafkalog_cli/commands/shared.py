@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog_cli.commands.running import write_results
 from kafkalog_cli.render.cells import safe_text
-from kafkalog_cli.running import write_results
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import check_topics
 from kafkalog_core.findings import Finding

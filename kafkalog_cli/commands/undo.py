@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.repair import PlanOutput, locked, places_of_journal
+from kafkalog_cli.commands.running import watched
 from kafkalog_cli.options import common
-from kafkalog_cli.repair import PlanOutput, locked, places_of_journal
-from kafkalog_cli.running import watched
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops.repair.plan_rows import rows_of_list, rows_of_prune, rows_of_undo
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, refusal_of, scope_of

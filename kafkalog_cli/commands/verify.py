@@ -11,6 +11,14 @@ from typing import IO, TYPE_CHECKING, Any, Final, Self
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus, version
+from kafkalog_cli.commands.running import (
+    Interruption,
+    StoppableProgress,
+    clock_ms,
+    cores,
+    warn_of_interpreted,
+    write_results,
+)
 from kafkalog_cli.commands.shared import counted
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
@@ -20,14 +28,6 @@ from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.report.data import RunFacts
 from kafkalog_cli.render.writers import VERDICTS, open_results
-from kafkalog_cli.running import (
-    Interruption,
-    StoppableProgress,
-    clock_ms,
-    cores,
-    warn_of_interpreted,
-    write_results,
-)
 from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import AccessError, KafkalogError
 from kafkalog_core.ops.verify.engine import log_bytes, verify

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from kafkalog_core.livebroker.disks.live_disks import LiveDisks
     from kafkalog_core.livebroker.disks.live_settings import LiveSettings
     from kafkalog_core.serve.network.answers import ConnectionFacts, NetworkCounters, NetworkObserver
+    from kafkalog_core.serve.network.requests import RequestContext
     from kafkalog_core.serve.network.socket_server import Address
-    from kafkalog_core.serve.requests import RequestContext
     from kafkalog_core.serve.server import BrokerOptions, Handlers
     from kafkalog_core.serve.topics.broker_configs import BrokerConfig
     from kafkalog_core.serve.topics.traffic import Traffic

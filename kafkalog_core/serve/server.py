@@ -19,8 +19,8 @@ from kafkalog_core.serve.groups.modern_group_requests import ConsumerGroupReques
 from kafkalog_core.serve.groups.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.serve.metrics.status import BrokerStatus
 from kafkalog_core.serve.network.answers import NO_OBSERVER, NetworkLimits
+from kafkalog_core.serve.network.requests import RequestDispatcher
 from kafkalog_core.serve.network.socket_server import NetworkServer
-from kafkalog_core.serve.requests import RequestDispatcher
 from kafkalog_core.serve.security.authentication import ANONYMOUS
 from kafkalog_core.serve.topics.broker_configs import BrokerConfig, identity_configs
 from kafkalog_core.serve.topics.fetch_requests import FetchRequests
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from kafkalog_core.serve.disks.served_disks import FinalizedFeatures, ServedDisks
     from kafkalog_core.serve.groups.offset_commit_requests import Commits
     from kafkalog_core.serve.network.answers import ConnectionFacts, NetworkCounters, NetworkObserver
+    from kafkalog_core.serve.network.requests import Handler, Throttles
     from kafkalog_core.serve.network.socket_server import Address, Listener
-    from kafkalog_core.serve.requests import Handler, Throttles
     from kafkalog_core.serve.security.authentication import Authentication
     from kafkalog_core.serve.topics.traffic import Traffic
 

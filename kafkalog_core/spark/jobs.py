@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.pool import Workers
     from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView
     from kafkalog_core.ops.compact.forecast import CompactForecast, CompactRequest
     from kafkalog_core.ops.retain.forecaster import ScenarioResult
     from kafkalog_core.ops.retain.retain import RetainRequest

@@ -139,7 +139,7 @@ class Dumping:
         monkeypatch.setattr(dump_module, "Report", lambda: FakeReport(self.summary))
         monkeypatch.setattr(dump_module, "dump", self._dump)
         monkeypatch.setattr("kafkalog_core.ops.dump.follow.follow", self._follow)
-        monkeypatch.setattr("kafkalog_cli.running.kernels.COMPILED", True)
+        monkeypatch.setattr("kafkalog_cli.commands.running.kernels.COMPILED", True)
 
     def _dump(self, request, report, progress):
         del report, progress

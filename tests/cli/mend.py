@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from kafkalog_cli import main as main_module
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.repair import repair_options, run_repair
 from kafkalog_cli.main import cli
 from kafkalog_cli.options import common
-from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_core.findings import found
 from kafkalog_core.kafka.rules.releases import Release
 from kafkalog_core.kafka.rules.setting_table import Setting
@@ -25,7 +25,7 @@ from tests.support import repairs
 if TYPE_CHECKING:
     import pytest
 
-    from kafkalog_cli.repair import RepairOptions
+    from kafkalog_cli.commands.repair import RepairOptions
     from kafkalog_core.engine.selection import Selection
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.command import Command, LazyGroup
 from kafkalog_cli.main import COMMANDS, SECTIONS, cli
-from kafkalog_cli.options.short_lines import SHARED, is_shared
+from kafkalog_cli.short_lines import SHARED, is_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog_cli.running import Interruption, StoppableProgress, Stopped
+from kafkalog_cli.commands.running import Interruption, StoppableProgress, Stopped
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.live, pytest.mark.skipif(os.name != "posix", reason="signals of another kind")]
@@ -117,7 +117,7 @@ def test_a_handler_may_run_anywhere_in_a_wait(step):
     """A signal is handled between any two steps of the thread that waits, also where that holds a lock."""
     code = f"""if True:
         import sys
-        from kafkalog_cli.running import SignalFlag
+        from kafkalog_cli.commands.running import SignalFlag
         flag, steps = SignalFlag(), 0
 
         def trace(frame, what, argument):

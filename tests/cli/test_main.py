@@ -282,7 +282,7 @@ def test_a_missing_path_is_3(tmp_path):
 
 
 def test_interpreted_kernels_are_said_once(dumping, monkeypatch):
-    monkeypatch.setattr("kafkalog_cli.running.kernels.COMPILED", False)
+    monkeypatch.setattr("kafkalog_cli.commands.running.kernels.COMPILED", False)
     result = dumping.batches(batch()).batches(batch()).run()
     assert result.stderr.count("kafkalog: ") == 1
     assert "interpreted" in result.stderr
@@ -291,7 +291,7 @@ def test_interpreted_kernels_are_said_once(dumping, monkeypatch):
 @pytest.mark.parametrize("command", ["dump", "verify", "compact"])
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_every_command_that_reads_records_says_that_its_kernels_are_slow(command, is_compiled, tmp_path, monkeypatch):
-    monkeypatch.setattr("kafkalog_cli.running.kernels.COMPILED", is_compiled)
+    monkeypatch.setattr("kafkalog_cli.commands.running.kernels.COMPILED", is_compiled)
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(build.batch_v2([build.Record()]))
     options = ["--kafka", "4.3"] if command == "compact" else []

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from kafkalog_cli.options.short_lines import SHARED
+from kafkalog_cli.short_lines import SHARED
 from tests.support.for_each import for_each
 from tools.make_man import MAN, pages
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_cli import repair as repair_module
+from kafkalog_cli.commands import repair as repair_module
 from kafkalog_core.ops import planners
 from kafkalog_core.ops.repair import plan as plan_module
 from kafkalog_core.output import tables

@@ -187,7 +187,7 @@ def test_findings_beyond_what_is_kept_are_counted(log_dir: Path, monkeypatch: py
 
 def test_an_interrupted_run_says_so(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kafkalog_cli.commands import roll as command  # noqa: PLC0415 - what is patched
-    from kafkalog_cli.running import Stopped  # noqa: PLC0415
+    from kafkalog_cli.commands.running import Stopped  # noqa: PLC0415
 
     def stopped(*_: object) -> Any:
         raise Stopped

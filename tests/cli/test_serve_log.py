@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_cli.commands.serve import client_lines
+from kafkalog_cli.commands.serve_log import ServeLog
 from kafkalog_cli.options.listening import HostPort
-from kafkalog_cli.serve_log import ServeLog
 from kafkalog_core.output.events import EVENT, EVENTS
 from kafkalog_core.serve.logs.served_holes import ServedHole
 from kafkalog_core.serve.network.answers import CloseReason, ConnectionFacts

@@ -13,11 +13,11 @@ from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
-from kafkalog_core.kafka.sim.logdir.segment_views import read_partition_view
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.sim.logfiles import Checkpoints, unit_of_partition
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.kafka.sim.start.segment_views import read_partition_view
 from kafkalog_core.ops.replicas.verdict import places_of, read_copy
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest

@@ -8,11 +8,11 @@ import pytest
 
 from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
-from kafkalog_core.kafka.sim.logdir.segment_views import read_partition_view
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.sim.retention.forecast import RetentionQuestion, forecast
 from kafkalog_core.kafka.sim.retention.rules import retention_rules
 from kafkalog_core.kafka.sim.settings import read_settings
+from kafkalog_core.kafka.sim.start.segment_views import read_partition_view
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir

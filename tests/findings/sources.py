@@ -15,8 +15,8 @@ SOURCES: Final = {
     "retention": "kafkalog_core/kafka/sim/retention",
     "append": "kafkalog_core/kafka/rules/append.py",
     "producers": "kafkalog_core/kafka/rules/producers.py",
-    "snapshots": "kafkalog_core/kafka/sim/snapshots.py",
-    "epochs": "kafkalog_core/kafka/sim/leader_epochs.py",
+    "snapshots": "kafkalog_core/kafka/sim/start/snapshots.py",
+    "epochs": "kafkalog_core/kafka/sim/logdir/leader_epochs.py",
     "fetch": "kafkalog_core/kafka/sim/fetch.py",
     "cluster": "kafkalog_core/kafka/sim/cluster.py",
     # what real brokers and clients did

@@ -13,9 +13,9 @@ from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.kafka.rules.releases import Release, parse_release
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.sim.settings import read_settings
-from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir

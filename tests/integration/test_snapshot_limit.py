@@ -14,7 +14,7 @@ from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, SNAPSHO
 from kafkalog_core.format.snapshot import CRC_START
 from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.rules.rule_table import MAX_ELEMENTS
-from kafkalog_core.kafka.sim.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
+from kafkalog_core.kafka.sim.start.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
 from kafkalog_core.storage.partition import read_partition
 from tests.support import jars
 

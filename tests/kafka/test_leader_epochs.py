@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.kafka.rules.releases import Release
-from kafkalog_core.kafka.sim.leader_epochs import EpochCache, EpochStart, read_epoch_file
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from tests.support import build
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.snapshot import ProducerEntry, encode_snapshot
 from kafkalog_core.kafka.rules.releases import parse_release
-from kafkalog_core.kafka.sim.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
+from kafkalog_core.kafka.sim.start.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
 from kafkalog_core.ops.verify import txn_index
 from kafkalog_core.structs import replace
 

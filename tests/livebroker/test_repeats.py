@@ -13,7 +13,7 @@ import pytest
 
 from kafkalog_core.livebroker.logs.live_log import LiveLog
 from kafkalog_core.livebroker.topics.config_requests import ConfigRequests
-from kafkalog_core.serve.repeats import distinct_groups
+from kafkalog_core.serve.network.repeats import distinct_groups
 from tests.support.asking import ask
 from tests.support.authorization import HEARTBEAT, OFFSET
 from tests.support.live_state import Live, Payer, batch_of, living

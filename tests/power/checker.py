@@ -34,9 +34,9 @@ from kafkalog_core.format.names import JOURNAL_PREFIX, journal_run
 from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.sim.settings import Settings
-from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.ops.repair.undo import plan_undo, scope_of
 from kafkalog_core.storage.changing.changes import INDEXES
 from kafkalog_core.storage.logdir import read_log_dir

@@ -27,8 +27,8 @@ from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.catalog import notes, reading, volumes
 from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog
+from kafkalog_core.spark.lake.parquet import ParquetFile
 from kafkalog_core.spark.lake.store import Store
-from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import spark_text
 from kafkalog_core.spark.source.sql import open_catalog
 from kafkalog_core.storage.changing.writer import Disk, WriteError

@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 
 from kafkalog_core.errors import AccessError, KafkalogError, NotFoundError, RefusedError, SelectionError, StorageError
 from kafkalog_core.spark.export.export import EXPORT_KIND
+from kafkalog_core.spark.lake import parquet
 from kafkalog_core.spark.lake.output import OutputRun
 from kafkalog_core.spark.lake.store import Store
-from kafkalog_core.spark.session import parquet
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.source import Source
 from tests.spark.dying import DyingDisk, KilledError

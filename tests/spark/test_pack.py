@@ -25,7 +25,7 @@ from kafkalog_core.engine.selection import Selection
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.arrow import ArrowRows
-from kafkalog_core.spark.session.parquet import ParquetFile
+from kafkalog_core.spark.lake.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import RECORDS
 request = DumpRequest(targets=tuple(resolve([sys.argv[1]], Selection())), level="records")
 with ParquetFile(Store(sys.argv[2]), "rows.parquet", RECORDS) as file:

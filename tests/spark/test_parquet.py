@@ -13,9 +13,9 @@ import pytest
 
 from kafkalog_core.engine.chunks import Lines, RecordChunk, RowOrigin
 from kafkalog_core.output import tables
+from kafkalog_core.spark.lake.parquet import ParquetFile
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow
-from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import FINDINGS, RECORDS, struct_type
 from tests.support.build import Record, batch_v2, message_v0
 from tests.support.logs import record_chunks, records

@@ -20,10 +20,9 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import KafkalogError, LockedError, NotFoundError, RefusedError, StorageError
-from kafkalog_core.spark.lake import runs
+from kafkalog_core.spark.lake import parquet, runs
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.notebook import Disks
-from kafkalog_core.spark.session import parquet
 from kafkalog_core.spark.source.sql import open_export, open_export_findings
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.spark.dying import DyingDisk, KilledError

@@ -25,7 +25,7 @@ ROUNDS = 24
 CHILD = """
 import sys
 from pathlib import Path
-from kafkalog_cli.repair import locked
+from kafkalog_cli.commands.repair import locked
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops import planners
 from kafkalog_core.storage.changing.writer import Disk

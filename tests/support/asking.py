@@ -15,7 +15,7 @@ from kafkalog_core.wire.schemas import apis
 
 if TYPE_CHECKING:
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import RequestDispatcher
+    from kafkalog_core.serve.network.requests import RequestDispatcher
 
 FROM = ConnectionFacts(1, "127.0.0.1", 50000, "PLAINTEXT", 0)
 _CORRELATION = 7

@@ -10,8 +10,8 @@ from kafkalog_core.kafka.rules.cleaner_rules import CleaningRules, cleaning_rule
 from kafkalog_core.kafka.rules.releases import Release, parse_release
 from kafkalog_core.kafka.sim.cleaner.clean import next_pass
 from kafkalog_core.kafka.sim.cleaner.log import CleanLog, read_clean_log
-from kafkalog_core.kafka.sim.logdir.segment_views import read_partition_view
 from kafkalog_core.kafka.sim.settings import Settings
+from kafkalog_core.kafka.sim.start.segment_views import read_partition_view
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import replace
 from tests.support import cleaner_logs as logs

@@ -32,9 +32,9 @@ from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.sim.settings import Settings
-from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.compact.planning import compact_to
 from kafkalog_core.ops.planners import make_plan

@@ -11,17 +11,17 @@ from unittest.mock import patch
 
 from kafkalog_core.engine.selection import Selection
 from kafkalog_core.engine.targets import resolve
-from kafkalog_core.serve import requests
 from kafkalog_core.serve.disks.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.serve.network import requests
+from kafkalog_core.serve.network.requests import RequestDispatcher
 from kafkalog_core.serve.network.socket_server import Listener
-from kafkalog_core.serve.requests import RequestDispatcher
 from kafkalog_core.serve.server import BrokerOptions, ReadOnlyBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kafkalog_core.serve.requests import Handler
+    from kafkalog_core.serve.network.requests import Handler
 
 
 @contextmanager

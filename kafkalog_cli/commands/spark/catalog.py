@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.running import clock_ms, write_results
 from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.reading import reading_options, storage_option
 from kafkalog_cli.render.writers import RowSettings, open_writer
-from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.engine.report import Report
 from kafkalog_core.output import tables
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CatalogRequest, catalog

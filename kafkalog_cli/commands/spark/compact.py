@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus, command_line
+from kafkalog_cli.commands.running import warn_of_interpreted
 from kafkalog_cli.commands.shared import write_compactions
 from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
@@ -16,7 +17,6 @@ from kafkalog_cli.options.forecasts import check_memory, cleaning_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
-from kafkalog_cli.running import warn_of_interpreted
 from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.spark.jobs import DEFAULT_GIANT_BYTES, compact

@@ -8,12 +8,12 @@ import click
 from click.core import ParameterSource
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.running import clock_ms, write_results
 from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.reading import reading_options, storage_option
 from kafkalog_cli.render.writers import EXPORTS, open_results
-from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.engine.report import Report
 from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, ExportOptions, ExportRequest, export
 from kafkalog_core.spark.export.plan import TASK_BYTES

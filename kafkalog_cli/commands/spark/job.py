@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from kafkalog_cli.commands.running import watched
 from kafkalog_cli.options.common import option_type, stacked
-from kafkalog_cli.running import watched
 from kafkalog_core.ops.verify.engine import log_bytes
 from kafkalog_core.spark.session.errors import check_master
 from kafkalog_core.spark.session.session import SessionSettings, spark_session

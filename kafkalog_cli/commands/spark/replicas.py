@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.running import write_results
 from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.writers import REPLICAS, open_results
-from kafkalog_cli.running import write_results
 from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, work_of
 from kafkalog_core.spark.session.errors import local_paths

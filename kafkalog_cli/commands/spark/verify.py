@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.running import clock_ms, write_results
 from kafkalog_cli.commands.shared import counted
 from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.commands.spark.typed_paths import TypedPaths
@@ -17,7 +18,6 @@ from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_start_options
 from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.writers import VERDICTS, open_results
-from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest

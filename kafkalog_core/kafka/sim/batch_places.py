@@ -31,7 +31,7 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32, MAX_INT64
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.kafka.rules.releases import LATEST
-from kafkalog_core.kafka.sim.leader_epochs import EpochCache, read_epoch_file
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.kafka.sim.leader_epochs import EpochStart
+    from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import ScanOptions
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from kafkalog_core.kafka.sim.start.walk import stop_of_broker
+from kafkalog_core.kafka.sim.broker_walk import stop_of_broker
 from kafkalog_core.storage.lookup import floor_index
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.scan import Damage, ScanOptions

@@ -17,8 +17,8 @@ from kafkalog_core.kafka.rules.cleaner_rules import clean_config, cleaning_rules
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.sim.cleaner.clean import next_pass
 from kafkalog_core.kafka.sim.cleaner.log import CleanLog, CleanSegment, LastRecord
-from kafkalog_core.kafka.sim.logdir.segment_views import SegmentView
 from kafkalog_core.kafka.sim.retention.rules import RetainedLog, check, retention_rules
+from kafkalog_core.kafka.sim.start.segment_views import SegmentView
 from kafkalog_core.livebroker.logs.live_log import LiveSegment
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.changing.writer import Attributes, Disk

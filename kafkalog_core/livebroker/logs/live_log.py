@@ -27,9 +27,9 @@ from kafkalog_core.kafka.rules.producers import CompletedTxn, ProducerStates
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import append_rules, recovery_rules
 from kafkalog_core.kafka.sim.batch_places import partition_bounds
-from kafkalog_core.kafka.sim.leader_epochs import EpochCache, EpochStart, read_epoch_file
-from kafkalog_core.kafka.sim.logdir.segment_views import last_time
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.sim.producer_states import read_producer_states
+from kafkalog_core.kafka.sim.start.segment_views import last_time
 from kafkalog_core.livebroker.logs.log_dir_failure import ClosedLogError, LogDirFailure
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.serve.logs.batch_map import BatchMap, check_places, map_batches

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_core.livebroker.cluster.acls import Acls
     from kafkalog_core.serve.disks.served_disks import FinalizedFeatures
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
 
 __all__ = ["AclRequests", "AclStore"]
 

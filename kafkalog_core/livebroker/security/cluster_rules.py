@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.livebroker.security.authorization import Rule, TopicLookup
     from kafkalog_core.serve.network.answers import Answer, ConnectionFacts
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
     from kafkalog_core.serve.server import Handlers
     from kafkalog_core.wire.error_codes import ErrorCode
 

@@ -19,7 +19,7 @@ from kafkalog_core.livebroker.security.authorization import (
     split,
     with_operations,
 )
-from kafkalog_core.serve.repeats import distinct_groups
+from kafkalog_core.serve.network.repeats import distinct_groups
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.livebroker.security.authorization import Access, Rule
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
 
 __all__ = ["GROUP_RULES"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog_core.livebroker.cluster.cluster_log import ClusterLog, MetadataChange
     from kafkalog_core.livebroker.disks.live_disks import LiveDisks
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
 
 __all__ = ["ScramRequests"]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.livebroker.security.authorization import Access, Rule
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
 
 __all__ = ["TOPIC_RULES"]
 

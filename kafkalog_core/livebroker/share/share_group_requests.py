@@ -11,7 +11,7 @@ from kafkalog_core.errors import KafkalogError
 from kafkalog_core.livebroker.groups.share_groups import ShareGroup
 from kafkalog_core.serve.groups.modern_group_requests import NO_ID, ModernGroupRequests
 from kafkalog_core.serve.logs.partition_access import error_of
-from kafkalog_core.serve.repeats import distinct_groups, distinct_partitions
+from kafkalog_core.serve.network.repeats import distinct_groups, distinct_partitions
 from kafkalog_core.topics.share_state_records import ShareKey
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.livebroker.share.share_states import ShareStates
     from kafkalog_core.serve.groups.group_registry import GroupRegistry
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
 
 __all__ = ["ShareGroupRequests"]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_core.livebroker.share.share_sessions import Partition, ShareSessions
     from kafkalog_core.serve.logs.partition_access import TopicIds
     from kafkalog_core.serve.network.answers import Answer, FinalAnswer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
     from kafkalog_core.serve.topics.traffic import Traffic
 
 __all__ = ["ShareRequests"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.livebroker.disks.topic_configs import DEFAULT_CONFIG, TOPIC_CONFIG
 from kafkalog_core.livebroker.topics.topic_changes import RefusedChange, answered
-from kafkalog_core.serve.repeats import distinct_resources
+from kafkalog_core.serve.network.repeats import distinct_resources
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog_core.livebroker.disks.live_disks import LiveDisks
     from kafkalog_core.livebroker.groups.group_configs import GroupConfigs
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
     from kafkalog_core.serve.topics.broker_configs import BrokerConfig
 
 __all__ = ["ConfigRequests"]

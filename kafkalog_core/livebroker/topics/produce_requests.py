@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog_core.livebroker.logs.appends import AppendPolicy, ProducedBatch
     from kafkalog_core.livebroker.logs.live_log import LiveLog
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
     from kafkalog_core.serve.topics.traffic import Traffic
 
 __all__ = ["ProduceRequests", "TransactionCheck", "WritableDisks"]

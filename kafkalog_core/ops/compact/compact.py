@@ -15,7 +15,7 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.rules.cleaner_rules import check_cleaner_settings, why_never_cleaned, why_not_current
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
-from kafkalog_core.kafka.sim.logdir.segment_views import check_now, read_partition_view
+from kafkalog_core.kafka.sim.start.segment_views import check_now, read_partition_view
 from kafkalog_core.kafka.sim.transactions import read_transactions
 from kafkalog_core.ops.compact.forecast import CompactRequest, CompactTask
 from kafkalog_core.ops.compact.simulation import simulate
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.pool import Workers
     from kafkalog_core.engine.report import Report
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.storage.logdir import PartitionPath

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.setting_table import TopicSettings
     from kafkalog_core.kafka.sim.cleaner.clean import CleanPass
     from kafkalog_core.kafka.sim.cleaner.log import Cleanability, CleanLog, CleanSegment
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import DirContext
     from kafkalog_core.ops.repair.held_options import HeldOption

@@ -29,7 +29,7 @@ from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import append_rules, rules_of
 from kafkalog_core.kafka.rules.setting_table import producer_expiration_name
 from kafkalog_core.kafka.sim.cleaner.log import read_clean_log
-from kafkalog_core.kafka.sim.logdir.segment_views import check_now, read_partition_view
+from kafkalog_core.kafka.sim.start.segment_views import check_now, read_partition_view
 from kafkalog_core.ops.compact.compact import count_forecast, tasks_of
 from kafkalog_core.ops.compact.forecast import CompactRequest, ForecastRows, assumptions_of, watermark_findings
 from kafkalog_core.ops.compact.simulation import Cleaning, assumed_by, failure_of, last_clean, simulate
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.cleaner.clean import CleanPass, Group
     from kafkalog_core.kafka.sim.cleaner.offset_map import KnownMap
     from kafkalog_core.kafka.sim.evidence import ReleaseGuess
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, Key
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView
     from kafkalog_core.ops.compact.forecast import CompactForecast, CompactTask
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import TargetDir

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.cleaner.clean import CleanPass, Group
     from kafkalog_core.kafka.sim.cleaner.log import Cleanability, CleanLog
     from kafkalog_core.kafka.sim.cleaner.transactions import AbortedTxn
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView
     from kafkalog_core.ops.compact.forecast import CompactTask
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.progress import Progress

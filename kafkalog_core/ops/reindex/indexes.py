@@ -19,9 +19,9 @@ from kafkalog_core.format.checkpoint import CheckpointEpoch, encode_epoch_checkp
 from kafkalog_core.format.layout import MAX_INT64, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, segment_file_name
 from kafkalog_core.kafka.rules.rule_table import rules_of
-from kafkalog_core.kafka.sim.leader_epochs import EpochCache, EpochStart
 from kafkalog_core.kafka.sim.logdir.bounds import LogBounds, log_bounds
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, EpochStart
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs
 from kafkalog_core.kafka.sim.start.candidates import first_recovered
 from kafkalog_core.kernels import constants as k

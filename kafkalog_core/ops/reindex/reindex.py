@@ -26,10 +26,10 @@ from kafkalog_core.format.names import SEGMENT_KINDS, DirectoryState, FileKind
 from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.rules.releases import Release, with_log_files
 from kafkalog_core.kafka.rules.rule_table import RecoveryRules, recovery_rules, rules_of
-from kafkalog_core.kafka.sim.leader_epochs import EpochStart
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart
 from kafkalog_core.kafka.sim.logfiles import is_compacted, may_be_compacted
-from kafkalog_core.kafka.sim.snapshots import is_deleted_by_start
 from kafkalog_core.kafka.sim.start.recovery import RecoveryWatch, recover_segment, split_parts
+from kafkalog_core.kafka.sim.start.snapshots import is_deleted_by_start
 from kafkalog_core.ops.reindex.indexes import (
     SegmentIndexes,
     epochs_step,

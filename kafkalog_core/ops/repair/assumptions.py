@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.kafka.rules.setting_table import GapKind, Setting, TopicSettings
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView
 
 __all__ = [
     "ASSUME",

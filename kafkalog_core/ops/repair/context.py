@@ -23,8 +23,8 @@ from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.sim.named_dirs import other_dirs, related_dirs
 from kafkalog_core.kafka.sim.settings import read_server, read_settings
-from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.storage.listing import SegmentState, list_directory, stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
 from kafkalog_core.storage.paths import absolute

@@ -10,7 +10,7 @@ from kafkalog_core.engine.targets import FileTarget
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.kafka.sim.leader_epochs import history
+from kafkalog_core.kafka.sim.logdir.leader_epochs import history
 from kafkalog_core.kafka.sim.logfiles import is_compacted
 from kafkalog_core.ops.replicas.comparison import BatchCursor, lockstep
 from kafkalog_core.ops.replicas.verdict import (

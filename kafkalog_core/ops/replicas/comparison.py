@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from kafkalog_core import kernels
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.kafka.sim.leader_epochs import EpochStart
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field

@@ -9,8 +9,8 @@ from kafkalog_core.format.names import DirectoryState, FileKind
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.cluster import read_topic_ids
-from kafkalog_core.kafka.sim.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.replicas.comparison import Share

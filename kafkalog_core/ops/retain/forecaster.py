@@ -16,9 +16,9 @@ from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.format.textfile import parse_int64
 from kafkalog_core.kafka.rules.setting_requests import parse_assignment
 from kafkalog_core.kafka.rules.setting_table import SETTINGS
-from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView, check_now, read_partition_view
 from kafkalog_core.kafka.sim.retention.forecast import Event, RetentionQuestion, Schedule, forecast
 from kafkalog_core.kafka.sim.retention.rules import Judgement, check_broker_keys, check_settings, retention_rules
+from kafkalog_core.kafka.sim.start.segment_views import PartitionView, check_now, read_partition_view
 from kafkalog_core.ops.repair.context import distinct_settings, read_context, waiting_replacement
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.partition import read_partition
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.kafka.rules.setting_table import Setting, TopicSettings
-    from kafkalog_core.kafka.sim.logdir.segment_views import SegmentView
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.sim.retention.forecast import Forecast
     from kafkalog_core.kafka.sim.retention.rules import Policy
     from kafkalog_core.kafka.sim.settings import Settings
+    from kafkalog_core.kafka.sim.start.segment_views import SegmentView
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.ops.repair.held_options import HeldOption

@@ -34,11 +34,11 @@ from kafkalog_core.format.checkpoint import (
 )
 from kafkalog_core.format.names import SEGMENT_KINDS, FileKind, fixed_file_name, segment_file_name
 from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
-from kafkalog_core.kafka.sim.leader_epochs import EpochCache, read_epoch_file
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.sim.retention.forecast import Schedule, play
 from kafkalog_core.kafka.sim.retention.rules import release_rules
-from kafkalog_core.kafka.sim.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.sim.start.replay import ReplaySegment
+from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.ops.repair.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
 from kafkalog_core.ops.repair.context import stray_first
 from kafkalog_core.ops.repair.held_options import held_options

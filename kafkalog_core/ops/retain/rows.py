@@ -16,8 +16,8 @@ from kafkalog_core.text import duration, moment, size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView, SegmentView
     from kafkalog_core.kafka.sim.retention.forecast import Event, Fate, Forecast
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView, SegmentView
     from kafkalog_core.ops.retain.forecaster import RetainForecast, ScenarioResult
     from kafkalog_core.storage.partition import Partition
 

@@ -22,8 +22,8 @@ from kafkalog_core.kafka.rules.producer_anomalies import markers_of
 from kafkalog_core.kafka.rules.producers import CompletedTxn, ProducerStates
 from kafkalog_core.kafka.rules.rule_table import append_rules, recovery_rules
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
-from kafkalog_core.kafka.sim.leader_epochs import EpochStart, read_epoch_file
-from kafkalog_core.kafka.sim.snapshots import SnapshotFiles
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, read_epoch_file
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotFiles
 from kafkalog_core.ops.reindex.producers import load_states
 from kafkalog_core.ops.repair.context import (
     only_target_dir,

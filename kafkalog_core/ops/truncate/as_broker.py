@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.sim.snapshots import SnapshotFiles
     from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadProblem, LoadResult
+    from kafkalog_core.kafka.sim.start.snapshots import SnapshotFiles
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import FileInfo, Segment

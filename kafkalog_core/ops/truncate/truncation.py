@@ -11,10 +11,10 @@ from kafkalog_core.format.layout import MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDE
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.batch_places import PlaceWatch, misplaced_batches, partition_bounds
-from kafkalog_core.kafka.sim.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
-from kafkalog_core.kafka.sim.snapshots import ProducerLoad, SnapshotFiles
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.sim.start.replay import ReplaySegment
+from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.layout import Layout
     from kafkalog_core.kafka.rules.producers import OpenTxn
     from kafkalog_core.kafka.sim.batch_places import PlaceBounds
-    from kafkalog_core.kafka.sim.leader_epochs import EpochStart
+    from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart
     from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.kafka.sim.start.replay import Obstacle
     from kafkalog_core.ops.repair.context import PartitionFacts

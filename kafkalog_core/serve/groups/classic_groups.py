@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from threading import RLock
 
     from kafkalog_core.serve.network.answers import Answer, Reply
-    from kafkalog_core.serve.requests import Body
+    from kafkalog_core.serve.network.requests import Body
 
 __all__ = ["GroupCoordinator", "join_error"]
 

@@ -20,7 +20,7 @@ from kafkalog_core.serve.groups.modern_groups import (
     ModernGroups,
     ModernLimits,
 )
-from kafkalog_core.serve.patterns import PatternError, compiled
+from kafkalog_core.serve.network.patterns import PatternError, compiled
 from kafkalog_core.structs import field, replace
 from kafkalog_core.wire.error_codes import ErrorCode
 

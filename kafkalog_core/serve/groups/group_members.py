@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.serve.network.answers import PendingAnswer, Reply
-    from kafkalog_core.serve.requests import Body
+    from kafkalog_core.serve.network.requests import Body
 
 __all__ = [
     "ClassicGroup",

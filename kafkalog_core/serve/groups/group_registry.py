@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalog_core.serve.groups.modern_groups import Heartbeat, ModernGroup
     from kafkalog_core.serve.logs.partition_access import KnownTopics
     from kafkalog_core.serve.network.answers import Answer, Reply
-    from kafkalog_core.serve.requests import Body
+    from kafkalog_core.serve.network.requests import Body
     from kafkalog_core.topics.group_records import GroupValue
 
 __all__ = ["GroupRegistry", "GroupStore", "KnownGroup"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalog_core.serve.groups.group_members import Member
     from kafkalog_core.serve.groups.group_registry import GroupRegistry
     from kafkalog_core.serve.network.answers import Answer, ConnectionFacts
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
     from kafkalog_core.serve.topics.topic_requests import NodeAddress
 
 __all__ = ["GroupRequests"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalog_core.serve.groups.modern_groups import HeartbeatAnswer, ModernGroup, ModernGroups, ModernMember
     from kafkalog_core.serve.logs.partition_access import Place, TopicIds
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
 
 __all__ = ["GROUP_OPERATIONS", "NO_ID", "ConsumerGroupRequests", "ModernGroupRequests"]
 

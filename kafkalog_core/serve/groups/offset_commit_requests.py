@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.serve.groups.group_members import MemberIdentity
 from kafkalog_core.serve.logs.partition_access import Place, TopicIds, error_of
-from kafkalog_core.serve.repeats import distinct_groups, distinct_partitions
+from kafkalog_core.serve.network.repeats import distinct_groups, distinct_partitions
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC, CommittedOffset
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.serve.groups.group_registry import GroupRegistry
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
 
 __all__ = ["Commits", "NamedTopics", "OffsetCommitRequests", "TransactionalCommits"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.sim.batch_places import PlaceBounds
-from kafkalog_core.kafka.sim.leader_epochs import EpochCache, history
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, history
 from kafkalog_core.serve.logs.batch_map import first_record_at, map_batches
 from kafkalog_core.serve.logs.file_ranges import FileRange
 from kafkalog_core.serve.logs.partition_view import (

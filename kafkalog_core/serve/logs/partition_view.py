@@ -22,8 +22,8 @@ from kafkalog_core.kafka.sim.committed import read_committed_view
 from kafkalog_core.kafka.sim.fetch import EARLIEST as EARLIEST_OFFSET
 from kafkalog_core.kafka.sim.fetch import LATEST as LATEST_OFFSET
 from kafkalog_core.kafka.sim.fetch import offsets_before
-from kafkalog_core.kafka.sim.leader_epochs import EpochStart, History, history, read_epoch_file
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, History, history, read_epoch_file
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.sim.logfiles import Checkpoints, Compaction, unit_of_partition
 from kafkalog_core.kafka.sim.producer_states import read_producer_states

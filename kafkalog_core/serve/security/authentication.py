@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog_core.serve.network.answers import Answer, ConnectionFacts, RequestHandler
-    from kafkalog_core.serve.requests import Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Handler, RequestContext
     from kafkalog_core.serve.security.users import Credential, Users
 
 __all__ = ["ANONYMOUS", "Authentication", "AuthenticationError", "Exchange", "PlainExchange", "ScramExchange"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.serve.logs.partition_access import PartitionError, checked_partition, error_of
 from kafkalog_core.serve.network.answers import PendingAnswer
-from kafkalog_core.serve.repeats import distinct_partitions
+from kafkalog_core.serve.network.repeats import distinct_partitions
 from kafkalog_core.serve.topics.offset_requests import OffsetRequests
 from kafkalog_core.serve.topics.old_clients import (
     CONVERTED_BYTES,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog_core.serve.logs.file_ranges import FileRange
     from kafkalog_core.serve.logs.partition_access import PartitionRange, ReadableDisks, ReadablePartition
     from kafkalog_core.serve.network.answers import Answer, FinalAnswer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
     from kafkalog_core.serve.topics.traffic import Traffic
 
 __all__ = ["MAX_RESPONSE_BYTES", "FetchRequests", "quota_bytes"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.serve.logs.partition_access import checked_partition, error_of
-from kafkalog_core.serve.repeats import distinct_partitions
+from kafkalog_core.serve.network.repeats import distinct_partitions
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.serve.logs.partition_access import FoundOffset, ReadableDisks, ReadablePartition
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
 
 __all__ = ["OffsetRequests"]
 

@@ -12,7 +12,7 @@ from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.serve.logs.partition_access import ReadableDisks
 from kafkalog_core.serve.network.answers import Close
-from kafkalog_core.serve.repeats import distinct_resources
+from kafkalog_core.serve.network.repeats import distinct_resources
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.serve.disks.served_disks import ServedTopic
     from kafkalog_core.serve.network.answers import Answer, ConnectionFacts
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
     from kafkalog_core.serve.topics.broker_configs import BrokerConfig
 
     _Found = ServedTopic | tuple[str | None, bytes]  # what was asked for: a topic, or the name and id of none

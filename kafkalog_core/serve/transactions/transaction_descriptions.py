@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.serve.logs.partition_access import error_of
-from kafkalog_core.serve.patterns import PatternError, compiled
-from kafkalog_core.serve.repeats import distinct_partitions
+from kafkalog_core.serve.network.patterns import PatternError, compiled
+from kafkalog_core.serve.network.repeats import distinct_partitions
 from kafkalog_core.topics.transactions import TransactionPhase
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.serve.network.answers import Answer
-    from kafkalog_core.serve.requests import Body, Handler, RequestContext
+    from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
     from kafkalog_core.topics.transactions import TransactionValue
 
 __all__ = ["TransactionDescriptions"]

@@ -265,7 +265,7 @@ def _commit(
     lake: OutputRun, request: CatalogRequest, contents: _SmallTables, volumes: VolumeSet, state: Mapping[str, Any]
 ) -> None:
     """Replace the files of the small tables, change those of the batches, and commit the run."""
-    from kafkalog_core.spark.session.parquet import write_table  # noqa: PLC0415 -- see `catalog`
+    from kafkalog_core.spark.lake.parquet import write_table  # noqa: PLC0415 -- see `catalog`
 
     store, run_id, now_ms = lake.store, lake.run_id, request.now_ms
     # Everything is written before the first commit, and nothing of it counts until then.

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from kafkalog_core.engine.parts import grouped
 from kafkalog_core.spark.catalog.notes import NotesWriter, note_row, piece_row, reading, row_bytes, wanted_rows
+from kafkalog_core.spark.lake.parquet import ParquetFile
 from kafkalog_core.spark.lake.store import attempt_name, writing
 from kafkalog_core.spark.lake.tables import TableFile
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema
-from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, spark_text
 
 if TYPE_CHECKING:

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from kafkalog_core.progress import Progress
     from kafkalog_core.spark.export.plan import WorkItem
     from kafkalog_core.spark.export.task import ExportTaskResult, Name, PartitionState
+    from kafkalog_core.spark.lake.parquet import Compression
     from kafkalog_core.spark.lake.store import Store
-    from kafkalog_core.spark.session.parquet import Compression
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["COMMIT_BYTES", "EXPORT_KIND", "ExportOptions", "ExportRequest", "export"]
@@ -476,7 +476,7 @@ class _Export(Struct):
 
     def _findings_file(self, findings: list[Finding]) -> TableFile:
         """Write the findings as a file of their table, and return it."""
-        from kafkalog_core.spark.session.parquet import write_table  # noqa: PLC0415 -- pyarrow: where there is work for it
+        from kafkalog_core.spark.lake.parquet import write_table  # noqa: PLC0415 -- pyarrow: where there is work for it
 
         rows = [finding.row() for finding in findings]
         return write_table(

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.dump.splits import LogSplit
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.spark.export.outcomes import Outcomes
+    from kafkalog_core.spark.lake.parquet import Compression, ParquetFile
     from kafkalog_core.spark.lake.store import Store
     from kafkalog_core.spark.session.arrow import ArrowRows, ReplacedKeys
-    from kafkalog_core.spark.session.parquet import Compression, ParquetFile
 
 __all__ = [
     "Drop",
@@ -230,7 +230,7 @@ class RecordFile:
     def add(self, chunk: RecordChunk) -> None:
         """Add a chunk of records. Raises WriteError."""
         if self._rows is None:
-            from kafkalog_core.spark.session.parquet import gatherer  # noqa: PLC0415 -- where there is work for it
+            from kafkalog_core.spark.lake.parquet import gatherer  # noqa: PLC0415 -- where there is work for it
 
             self._rows = gatherer(EXPORTED)
         for batch in self._rows.add(chunk):
@@ -238,7 +238,7 @@ class RecordFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add a batch with the columns of the file. Raises WriteError."""
-        from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415 -- where there is work for it
+        from kafkalog_core.spark.lake.parquet import ParquetFile  # noqa: PLC0415 -- where there is work for it
 
         with writing(self._path):
             if self._file is None:

@@ -9,9 +9,9 @@ import pytest
 from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
 from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.sim.cleaner.log import CleanLog, LastRecord, read_clean_log
-from kafkalog_core.kafka.sim.logdir.segment_views import read_partition_view
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.sim.settings import Settings
+from kafkalog_core.kafka.sim.start.segment_views import read_partition_view
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from tests.support import build

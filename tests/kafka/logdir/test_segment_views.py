@@ -9,9 +9,9 @@ import pytest
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.kafka.rules.releases import LATEST, Release
-from kafkalog_core.kafka.sim.logdir.segment_views import NO_TIMESTAMP, PartitionView, check_now, read_partition_view
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.sim.settings import Settings
+from kafkalog_core.kafka.sim.start.segment_views import NO_TIMESTAMP, PartitionView, check_now, read_partition_view
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from tests.support import build

@@ -11,7 +11,7 @@ from tests.kafka.retention.views import log, rules, segments
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.kafka.sim.logdir.segment_views import SegmentView
+    from kafkalog_core.kafka.sim.start.segment_views import SegmentView
 
 OLD = Release(0, 10, 0)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkalog_core.kafka.sim.logdir.segment_views import NO_TIMESTAMP
 from kafkalog_core.kafka.sim.retention.forecast import Forecast, forecast
+from kafkalog_core.kafka.sim.start.segment_views import NO_TIMESTAMP
 from kafkalog_core.ops.retain.rows import findings_of, sentence_of, state_of
 from tests.kafka.retention.views import question, segments
 

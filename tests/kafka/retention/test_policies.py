@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.kafka.sim.logdir.segment_views import NO_TIMESTAMP
 from kafkalog_core.kafka.sim.retention.rules import Policy, by_size, by_start_offset, by_time
+from kafkalog_core.kafka.sim.start.segment_views import NO_TIMESTAMP
 from tests.kafka.retention.views import segments
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kafkalog_core.kafka.rules.releases import Release
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
-from kafkalog_core.kafka.sim.logdir.segment_views import SegmentView
 from kafkalog_core.kafka.sim.retention.rules import RetainedLog, check, retention_rules
 from kafkalog_core.kafka.sim.settings import read_settings
+from kafkalog_core.kafka.sim.start.segment_views import SegmentView
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:

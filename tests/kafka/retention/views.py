@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.kafka.rules.releases import LATEST, Release
 from kafkalog_core.kafka.sim.logdir.bounds import Bound, LogBounds
-from kafkalog_core.kafka.sim.logdir.segment_views import NO_TIMESTAMP, PartitionView, SegmentView
 from kafkalog_core.kafka.sim.retention.forecast import RetentionQuestion
 from kafkalog_core.kafka.sim.retention.rules import RetainedLog, retention_rules
 from kafkalog_core.kafka.sim.settings import Settings
+from kafkalog_core.kafka.sim.start.segment_views import NO_TIMESTAMP, PartitionView, SegmentView
 from kafkalog_core.storage.listing import Listing
 from kafkalog_core.storage.partition import partition_of
 

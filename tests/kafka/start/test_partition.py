@@ -12,10 +12,10 @@ from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.sim.settings import read_settings
-from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.candidates import first_recovered
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import replace
 from tests.support import build

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.kafka.rules.producers import ProducerStates
-from kafkalog_core.kafka.sim.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
 from kafkalog_core.kafka.sim.start.replay import Obstacle, ReplaySegment, end_of_log, find_offset, replay_producers
+from kafkalog_core.kafka.sim.start.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
 from kafkalog_core.storage.partition import read_partition
 from tests.support import build
 from tests.support.truncating import batch, write_log

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.kafka.sim.start.walk import ReadStop, stop_of_broker, walk_as_broker
+from kafkalog_core.kafka.sim.broker_walk import ReadStop, stop_of_broker, walk_as_broker
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
 from tests.support import strategies

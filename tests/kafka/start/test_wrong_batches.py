@@ -10,9 +10,9 @@ from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.sim.settings import read_settings
-from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.storage.partition import read_partition
 from tests.support import client_table
 from tests.support.wrong_batches import KINDS, NOW_MS, Kind

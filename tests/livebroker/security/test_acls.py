@@ -28,7 +28,7 @@ from kafkalog_core.livebroker.cluster.acls import (
 from kafkalog_core.livebroker.disks.live_settings import LiveSettings
 from kafkalog_core.livebroker.security.acl_requests import AclRequests
 from kafkalog_core.serve.disks.served_disks import FinalizedFeatures
-from kafkalog_core.serve.requests import RequestDispatcher
+from kafkalog_core.serve.network.requests import RequestDispatcher
 from kafkalog_core.topics.metadata_records import METADATA_VERSION
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.support.asking import ask

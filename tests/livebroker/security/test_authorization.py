@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog_core.livebroker.cluster.acls import AclBinding, AclOperation, AclPermission
 from kafkalog_core.livebroker.security.authorization import host_text
-from kafkalog_core.serve import requests
+from kafkalog_core.serve.network import requests
 from kafkalog_core.serve.network.answers import Close, ConnectionFacts, NoResponse, PendingAnswer, Reply
 from kafkalog_core.structs import replace
 from kafkalog_core.wire.error_codes import ErrorCode

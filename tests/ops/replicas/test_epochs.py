@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog_core.kafka.sim.leader_epochs import EpochStart, History, history, truncation_offset
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, History, history, truncation_offset
 
 
 def _history(end: int, *epochs: tuple[int, int]) -> History:

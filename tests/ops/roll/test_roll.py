@@ -17,9 +17,9 @@ from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.sim.settings import read_settings
-from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.ops.roll import roll as roll_module
 from kafkalog_core.ops.roll.forecast import seeded_jitter
 from kafkalog_core.ops.verify.engine import verify

@@ -13,8 +13,8 @@ import pytest
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.serve.network.answers import Close, ConnectionFacts, Reply
+from kafkalog_core.serve.network.requests import RequestDispatcher
 from kafkalog_core.serve.network.tls import server_context
-from kafkalog_core.serve.requests import RequestDispatcher
 from kafkalog_core.serve.security.authentication import (
     Authentication,
     AuthenticationError,

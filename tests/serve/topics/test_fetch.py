@@ -11,7 +11,7 @@ import pytest
 from kafkalog_core.errors import ProtocolError, StorageError, UnsupportedError
 from kafkalog_core.serve.logs.file_ranges import FileRange, SharedFile
 from kafkalog_core.serve.network.answers import ConnectionFacts, PendingAnswer, Reply
-from kafkalog_core.serve.requests import RequestDispatcher
+from kafkalog_core.serve.network.requests import RequestDispatcher
 from kafkalog_core.serve.topics import old_clients
 from kafkalog_core.serve.topics.fetch_requests import FetchRequests
 from kafkalog_core.wire.codec import codec
@@ -322,7 +322,7 @@ def test_files_are_released_if_a_response_fails(log: FakePartition, monkeypatch:
     def refuse(*_: object) -> None:
         raise ProtocolError("no")
 
-    monkeypatch.setattr("kafkalog_core.serve.requests.encode_response", refuse)
+    monkeypatch.setattr("kafkalog_core.serve.network.requests.encode_response", refuse)
     failed = send(dispatcher(log), "Fetch", 12, fetch_body(12))
     assert isinstance(failed, PendingAnswer)
     with pytest.raises(ProtocolError):

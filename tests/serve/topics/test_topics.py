@@ -18,7 +18,7 @@ from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.serve.disks import served_disks
 from kafkalog_core.serve.disks.served_disks import DiskOptions, FinalizedFeatures, ServedDisks
 from kafkalog_core.serve.network.answers import Close, Reply
-from kafkalog_core.serve.requests import RequestDispatcher
+from kafkalog_core.serve.network.requests import RequestDispatcher
 from kafkalog_core.serve.topics import topic_requests
 from kafkalog_core.serve.topics.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.wire.error_codes import ErrorCode

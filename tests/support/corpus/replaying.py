@@ -9,9 +9,9 @@ from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.sim.settings import read_settings
-from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from kafkalog_core.kafka.sim.snapshots import SnapshotFiles
     from kafkalog_core.kafka.sim.start.results import LoadResult
+    from kafkalog_core.kafka.sim.start.snapshots import SnapshotFiles
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.cleaner_rules import CleanConfig, CleaningRules
     from kafkalog_core.kafka.rules.producers import OpenTxn
     from kafkalog_core.kafka.rules.releases import Release
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [

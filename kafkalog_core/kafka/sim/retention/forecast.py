@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafkalog_core.kafka.rules.setting_table import TopicSettings
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView, SegmentView
     from kafkalog_core.kafka.sim.retention.rules import (
         Deleted,
         Judgement,
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
         RetentionRules,
         RetentionStop,
     )
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView, SegmentView
 
 __all__ = ["Event", "Fate", "Forecast", "RetentionQuestion", "Schedule", "Verdict", "forecast", "play"]
 

@@ -15,7 +15,7 @@ from kafkalog_core.errors import SettingError
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.format.textfile import parse_int64
 from kafkalog_core.kafka.rules.releases import Release, Since
-from kafkalog_core.kafka.sim.logdir.segment_views import NO_TIMESTAMP, SegmentView
+from kafkalog_core.kafka.sim.start.segment_views import NO_TIMESTAMP, SegmentView
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import duration, size
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafkalog_core.kafka.rules.setting_table import TopicSettings
-    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
     from kafkalog_core.kafka.sim.settings import Settings
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView
 
 __all__ = [
     "Checked",

@@ -17,13 +17,13 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT32, OFFSET_INDEX
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, parse_file_name
 from kafkalog_core.format.textfile import Failure
 from kafkalog_core.kafka.rules.producers import ProducerStates
-from kafkalog_core.kafka.sim.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
-from kafkalog_core.kafka.sim.snapshots import ProducerLoad, SnapshotFiles
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.recovery import RecoveryWatch, recover_segment, split_parts
 from kafkalog_core.kafka.sim.start.replay import EndOfLog, ReplaySegment, SegmentReads, end_of_log, find_offset
 from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
+from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.sim.start.sweep import sweep
 from kafkalog_core.storage.listing import Segment, SegmentState, group_segments
 from kafkalog_core.storage.scan import Run

@@ -22,7 +22,7 @@ from kafkalog_core.format.layout import (
 )
 from kafkalog_core.kafka.rules.producer_anomalies import markers_of
 from kafkalog_core.kafka.rules.producers import CompletedTxn
-from kafkalog_core.kafka.sim.start.walk import walk_as_broker
+from kafkalog_core.kafka.sim.broker_walk import walk_as_broker
 from kafkalog_core.kernels import constants as k
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.structs import Struct

@@ -33,8 +33,8 @@ from kafkalog_core.format.layout import (
 from kafkalog_core.format.streams import OddStreamError
 from kafkalog_core.kafka.rules.producer_anomalies import markers_of
 from kafkalog_core.kafka.rules.producers import CompletedTxn
+from kafkalog_core.kafka.sim.broker_walk import HeaderWalk, Unwalkable, WalkedBatch
 from kafkalog_core.kafka.sim.start.recovery import EMPTY_MARKER, first_empty_marker, marker_fault
-from kafkalog_core.kafka.sim.start.walk import HeaderWalk, Unwalkable, WalkedBatch
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source

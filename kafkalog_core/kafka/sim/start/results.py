@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.settings import read_settings
-from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.rules.rule_table import LoaderRules, RecoveryRules
     from kafkalog_core.kafka.rules.setting_table import TopicSettings
-    from kafkalog_core.kafka.sim.leader_epochs import EpochStart
+    from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart
     from kafkalog_core.kafka.sim.start.candidates import Occasion
     from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.storage.listing import FileInfo, Segment

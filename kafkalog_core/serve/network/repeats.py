@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.serve.requests import Body
+    from kafkalog_core.serve.network.requests import Body
 
 __all__ = ["distinct_groups", "distinct_partitions", "distinct_resources"]
 

@@ -7,10 +7,10 @@ import signal
 import time
 from typing import TYPE_CHECKING, Final, Self
 
+from kafkalog_cli.commands.running import SignalFlag, clock_ms
 from kafkalog_cli.line_writer import LineWriter
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.serve_table import ServeFigures
-from kafkalog_cli.running import SignalFlag, clock_ms
 from kafkalog_core.output.events import EVENT, EVENTS
 from kafkalog_core.serve.network.answers import CloseReason
 from kafkalog_core.text import count_of, size

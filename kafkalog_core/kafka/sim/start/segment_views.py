@@ -19,10 +19,10 @@ from kafkalog_core.format.layout import MAX_INT64, TIME_INDEX_ENTRY
 from kafkalog_core.kafka.rules.rule_table import fetch_rules, rules_of
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds, read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
-from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
+from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source

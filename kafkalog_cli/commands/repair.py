@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from kafkalog_cli.command import ExitStatus, command_line, refusal_lines
+from kafkalog_cli.commands.running import clock_ms, cores, watched
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.details import DETAIL_OPTIONS, Detail
 from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.writers import PLANS, open_results
-from kafkalog_cli.running import clock_ms, cores, watched
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import check_topics, resolve
 from kafkalog_core.errors import RefusedError
