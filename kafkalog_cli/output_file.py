@@ -15,9 +15,9 @@ from typing import IO, TYPE_CHECKING, Final
 
 from kafkalog_cli.standard_streams import check_output, stream_of
 from kafkalog_core.errors import AccessError, NotFoundError
+from kafkalog_core.storage.access import may
 from kafkalog_core.storage.changing.space import broker_dir_around
 from kafkalog_core.storage.logdir import is_broker_dir
-from kafkalog_core.storage.source import may
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -18,9 +18,9 @@ from kafkalog_core.ops.planners import is_of_plan, make_plan, parse_plans
 from kafkalog_core.ops.repair.apply import check_drift, replan, resume, rows_of_resumed
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.refusals import Refusal, WayOut
+from kafkalog_core.storage.access import open_error
 from kafkalog_core.storage.changing.journal_search import leading_directory, undo_command
 from kafkalog_core.storage.changing.writer import SUPERUSER, Disk
-from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

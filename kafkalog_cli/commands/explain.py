@@ -22,7 +22,7 @@ from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, candidates, entries, explained, near
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
-from kafkalog_core.storage.source import open_error
+from kafkalog_core.storage.access import open_error
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

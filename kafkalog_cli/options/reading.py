@@ -10,7 +10,7 @@ import click
 
 from kafkalog_cli.options.common import option_type, parse_size, stacked
 from kafkalog_core.storage.object_paths import OPTION_NAMES, REACHING, StorageOptions, require_known
-from kafkalog_core.storage.source import READING, ReadLimit
+from kafkalog_core.storage.reading import READING, ReadLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeVa
 from kafkalog_core.engine.spool import HeldBytes, SpoolFiles, SpoolReader, SpoolWriter, outputs_in_memory, shortage
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.storage.object_paths import REACHING
-from kafkalog_core.storage.source import READING
+from kafkalog_core.storage.reading import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.spool import TaskOutput
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.object_paths import StorageOptions
-    from kafkalog_core.storage.source import ReadLimit
+    from kafkalog_core.storage.reading import ReadLimit
 
 __all__ = ["Pool", "StopWorkError"]
 

@@ -20,6 +20,7 @@ from kafkalog_core.kafka.sim.logfiles import Checkpoints, Unit, damage_severity,
 from kafkalog_core.kafka.sim.named_dirs import other_dirs
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
+from kafkalog_core.storage.access import code_of_error, denial
 from kafkalog_core.storage.listing import FileInfo, Segment, SegmentState, stat_path
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.lookup import PartitionLookup
@@ -27,7 +28,6 @@ from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import is_there
 from kafkalog_core.storage.scan import Damage, ScanOptions
-from kafkalog_core.storage.source import code_of_error, denial
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:

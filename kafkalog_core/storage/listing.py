@@ -22,8 +22,8 @@ from kafkalog_core.format.names import (
     parse_file_name,
     segment_file_name,
 )
+from kafkalog_core.storage.access import code_of_error, denied, open_error
 from kafkalog_core.storage.paths import is_object
-from kafkalog_core.storage.source import code_of_error, denied, open_error
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:

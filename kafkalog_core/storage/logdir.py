@@ -26,9 +26,9 @@ from kafkalog_core.format.names import (
     parse_file_name,
     topic_name_problem,
 )
+from kafkalog_core.storage.access import code_of_dir_error
 from kafkalog_core.storage.listing import DirectoryInfo, FileInfo, Listing, list_directory, names_in
 from kafkalog_core.storage.paths import exists
-from kafkalog_core.storage.source import code_of_dir_error
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Reading one file tolerantly, and the error that names user, owner and mode if the system denies a path."""
+"""One open file, read tolerantly: what the disk cannot read, holes, and what happens to the file meanwhile."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from itertools import islice
 from threading import get_ident
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog_core.command_lines import shell_word
-from kafkalog_core.errors import AccessError, DeniedError, NotFoundError, ObjectReplacedError, StorageError
-from kafkalog_core.findings import DENIED
+from kafkalog_core.errors import AccessError, StorageError
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_INT64
+from kafkalog_core.storage.access import open_error
 from kafkalog_core.storage.object_paths import is_object
-from kafkalog_core.structs import Struct, field
+from kafkalog_core.storage.reading import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,117 +29,13 @@ if TYPE_CHECKING:
 __all__ = [
     "CHANGE_CODES",
     "PEEK_BYTES",
-    "READING",
     "READ_FLAGS",
     "WINDOW_BYTES",
     "FileChange",
-    "ReadLimit",
     "Source",
     "UnreadableError",
-    "code_of_dir_error",
-    "code_of_error",
-    "denial",
-    "denied",
-    "denied_above",
-    "may",
-    "may_list",
-    "may_read",
     "reading_together",
 ]
-
-
-try:
-    import grp
-    import pwd
-except ImportError:  # Windows has neither: numbers are shown there
-    grp = pwd = None  # type: ignore[assignment]
-
-
-_EFFECTIVE: Final = os.access in os.supports_effective_ids
-"""Whether `os.access` can check the effective user, as which files are opened."""
-
-
-def may(path: str, mode: int) -> bool:
-    """Return whether this user has the rights `mode` (`os.R_OK`, ...) for a path; false if it does not exist."""
-    return os.access(path, mode, effective_ids=_EFFECTIVE)
-
-
-def may_read(path: str) -> bool:
-    """Return whether this user may open a file for reading; true if it does not exist or cannot be checked.
-
-    That holds for every object: its store answers when it is read.
-    """
-    return is_object(path) or not os.path.lexists(path) or may(path, os.R_OK)
-
-
-def may_list(path: str) -> bool:
-    """Return whether this user may list a directory and open what is in it."""
-    return is_object(path) or may(path, os.R_OK | os.X_OK)
-
-
-def denied(path: str) -> DeniedError:
-    """Return the error for a path that the system has denied: the user, the owner and the missing permission."""
-    place = _closed_directory_above(path)
-    what = "enter its directory"
-    if place is None:
-        place, what = path, "list it" if os.path.isdir(path) else "read it"
-    elif place != os.path.dirname(os.path.abspath(path)):
-        what = f"enter the directory {place}"
-    user = _user(os.geteuid()) if hasattr(os, "geteuid") else "this user"
-    try:
-        status = os.stat(place)
-    except OSError:
-        advice = "run the command as the user that the broker runs as"
-        return DeniedError(f"{user} has no permission to {what}", advice, path=path)
-    owner, mode = _user(status.st_uid), stat.S_IMODE(status.st_mode)
-    prefix = f"sudo -u {shell_word(_sudo_name(status.st_uid))}"
-    whose = f"it belongs to {owner}, {_group(status.st_gid)}, and has mode {mode:04o}"
-    facts = f"{user} has no permission to {what}: {whose}"
-    if may(place, os.R_OK if place == path else os.X_OK):
-        facts += ", which would permit it: an access control list or a security module denies it"
-    return DeniedError(facts, "run the command as root, or as its owner", path=path, prefix=prefix)
-
-
-def denial(path: str, *, is_directory: bool = False) -> DeniedError | None:
-    """Return why this user may not read a file, or list a directory; `None`: the user may."""
-    is_open = may_list(path) if is_directory else may_read(path)
-    return None if is_open else denied(path)
-
-
-def denied_above(path: str) -> DeniedError | None:
-    """Return why this user cannot see whether a path exists; `None`: the user can enter every directory above it."""
-    return None if is_object(path) or _closed_directory_above(path) is None else denied(path)
-
-
-def _closed_directory_above(path: str) -> str | None:
-    """Return the topmost directory on the way to a path that this user may not enter; `None`: there is none."""
-    above: list[str] = []
-    directory = os.path.dirname(os.path.abspath(path))
-    while directory not in above:
-        above.append(directory)
-        directory = os.path.dirname(directory)
-    return next((place for place in reversed(above) if not may(place, os.X_OK)), None)
-
-
-def _user(uid: int) -> str:
-    name = _name(lambda: pwd.getpwuid(uid).pw_name)
-    return f"user {uid}" if name is None else f"user {name} ({uid})"
-
-
-def _sudo_name(uid: int) -> str:
-    return _name(lambda: pwd.getpwuid(uid).pw_name) or f"#{uid}"
-
-
-def _group(gid: int) -> str:
-    name = _name(lambda: grp.getgrgid(gid).gr_name)
-    return f"group {gid}" if name is None else f"group {name} ({gid})"
-
-
-def _name(ask: Callable[[], str]) -> str | None:
-    try:
-        return ask()
-    except (KeyError, AttributeError):  # no such entry, or no such module
-        return None
 
 
 WINDOW_BYTES: Final = 1024 * 1024
@@ -148,7 +43,6 @@ PEEK_BYTES: Final = 17
 """Kafka's HEADER_SIZE_UP_TO_MAGIC: enough to step from batch to batch."""
 _UNREADABLE_ERRNOS: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _MAX_UNREADABLE_BYTES: Final = 1024 * 1024
-_MOMENT_S: Final = 0.1
 _PREADV: Final = getattr(os, "preadv", None)  # not on Windows
 _SEEK_DATA: Final = getattr(os, "SEEK_DATA", None)  # not on Windows
 _STAT_BLOCK_BYTES: Final = 512
@@ -158,51 +52,6 @@ _TOGETHER: Final = 64
 """Files that are requested together, unless the process may open less than four times as many."""
 READ_FLAGS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 """Flags to open a file: a link is not followed, and a FIFO does not block."""
-
-
-class ReadLimit:
-    """The most bytes that are read in a second, on average over a moment."""
-
-    def __init__(self, bytes_per_s: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
-        """Set the limit; `clock` and `sleep` are in seconds."""
-        self.bytes_per_s = bytes_per_s
-        self._clock = clock
-        self._sleep = sleep
-        # When all that was read so far may have been read
-        self._due_s = 0.0
-
-    def share(self, number: int) -> ReadLimit:
-        """Return the limit of each of some processes that keep to this one together."""
-        return ReadLimit(self.bytes_per_s / number, self._clock, self._sleep)
-
-    def count(self, size_bytes: int) -> None:
-        """Count bytes that were read, and sleep until that many may have been read."""
-        now_s = self._clock()
-        # The credit of one moment: after a pause a reader must not catch up at full speed.
-        self._due_s = max(self._due_s, now_s - _MOMENT_S) + size_bytes / self.bytes_per_s
-        if self._due_s > now_s:
-            self._sleep(self._due_s - now_s)
-
-
-class _Reading(Struct):
-    """How this process reads files.
-
-    Args:
-        keeps_cache: whether pages stay in the page cache that were not there before (`page_cache`).
-        limit: of the bytes in a second; None: there is none.
-        gives_way: whether it lets all other processes go first (`pool.give_way`).
-        held: files that are open already, by their paths: descriptor, device, inode, and the thread that reads it. The
-            pages are given back where they were opened (`reading_together`).
-    """
-
-    keeps_cache: bool = True
-    limit: ReadLimit | None = None
-    gives_way: bool = False
-    held: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
-
-
-READING: Final = _Reading()
-"""Of every `Source` that is opened from now on: a command sets it once, before it reads."""
 
 
 class UnreadableError(StorageError):
@@ -223,17 +72,6 @@ class FileChange(Enum):
     TRIMMED = "trimmed"
     REPLACED = "replaced"
     MODIFIED = "modified"
-
-
-def open_error(path: str, error: OSError) -> StorageError:
-    """Return the StorageError that gives in one sentence the reason why the operating system refused a path."""
-    if error.errno in {errno.ENOENT, errno.ENOTDIR}:
-        return NotFoundError("no such file or directory", path=path)
-    if error.errno == errno.ELOOP:
-        return AccessError("its symbolic links lead in a circle", path=path)
-    if error.errno in {errno.EACCES, errno.EPERM}:
-        return denied(path)
-    return AccessError(f"the system cannot read it ({os.strerror(error.errno or 0)})", path=path)
 
 
 class Source:
@@ -583,17 +421,3 @@ def _hold(path: str, stack: ExitStack) -> None:
         stack.callback(give_back, descriptor, ranges)
     READING.held[path] = descriptor, status.st_dev, status.st_ino, get_ident()
     stack.callback(READING.held.pop, path)
-
-
-def code_of_error(error: StorageError) -> str:
-    """Return the code for a file that was listed and then not read: it vanished, or the system refuses it."""
-    if isinstance(error, NotFoundError):
-        return "file.vanished"
-    if isinstance(error, ObjectReplacedError):
-        return "object.replaced"
-    return DENIED if isinstance(error, DeniedError) else "file.not-readable"
-
-
-def code_of_dir_error(error: StorageError) -> str:
-    """Return the code for a directory that cannot be listed."""
-    return DENIED if isinstance(error, DeniedError) else "dir.unreadable"

@@ -8,7 +8,8 @@ import string
 
 from kafkalog_core.findings import FINDING_TYPES, NOT_SHOWN, found
 from kafkalog_core.findings.broker_messages import ELSEWHERE
-from kafkalog_core.storage.source import UnreadableError, open_error
+from kafkalog_core.storage.access import open_error
+from kafkalog_core.storage.source import UnreadableError
 from tests.support.for_each import for_each
 
 PROBLEMS = [

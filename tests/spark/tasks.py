@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import ChecksumError
-from kafkalog_core.storage.source import READING
+from kafkalog_core.storage.reading import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 from kafkalog_core.errors import ChecksumError, WorkerLostError
 from kafkalog_core.spark.session.errors import SparkError
 from kafkalog_core.spark.session.workers import SparkWorkers, _ReadsAs
-from kafkalog_core.storage.source import READING, ReadLimit
+from kafkalog_core.storage.reading import READING, ReadLimit
 from tests.spark import tasks
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from kafkalog_core.errors import (
     StoreLostError,
 )
 from kafkalog_core.storage import object_file, objects
+from kafkalog_core.storage.access import may_list, may_read
 from kafkalog_core.storage.object_file import ObjectFile
 from kafkalog_core.storage.object_paths import OPTION_NAMES, REACHING, StorageOptions
 from kafkalog_core.storage.objects import Opened, options_in_use, options_of
 from kafkalog_core.storage.paths import absolute, exists, is_directory, parent, real
-from kafkalog_core.storage.source import may_list, may_read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,7 +31,8 @@ from kafkalog_core.storage import object_file, objects
 from kafkalog_core.storage.listing import list_directory, stat_path
 from kafkalog_core.storage.object_file import ObjectFile
 from kafkalog_core.storage.object_paths import REACHING, StorageOptions
-from kafkalog_core.storage.source import READING, FileChange, ReadLimit, Source
+from kafkalog_core.storage.reading import READING, ReadLimit
+from kafkalog_core.storage.source import FileChange, Source
 from tests.support.bad_line import bad_line
 from tests.support.build import Record, batch_v2
 from tests.support.corpus import archives

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, absent_ranges
-from kafkalog_core.storage.source import PEEK_BYTES, READING, ReadLimit, Source, reading_together
+from kafkalog_core.storage.reading import READING, ReadLimit
+from kafkalog_core.storage.source import PEEK_BYTES, Source, reading_together
 from tests.support.build import batch_v2
 from tests.support.cached import MIB, PAGE, absent, difference, evict, touch
 from tests.support.logs import records, write_segments

@@ -14,9 +14,9 @@ from kafkalog_core.errors import DeniedError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, parse_file_name
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_properties
+from kafkalog_core.storage.access import denial, denied_above
 from kafkalog_core.storage.listing import names_in
 from kafkalog_core.storage.paths import is_directory, real
-from kafkalog_core.storage.source import denial, denied_above
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

@@ -27,9 +27,9 @@ from kafkalog_core.ops.compact.forecast import (
 )
 from kafkalog_core.progress import Advance
 from kafkalog_core.refusals import Refusal, Refused, WayOut
+from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.changing.space import free_bytes
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import size
 

@@ -38,9 +38,9 @@ from kafkalog_core.ops.dump.splits import LogSplit, divide, is_compressed, segme
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS, Progress
+from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import Partition, read_partition
-from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

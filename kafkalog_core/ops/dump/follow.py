@@ -20,10 +20,11 @@ from kafkalog_core.ops.dump.splits import may_be_unfinished
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.storage.access import code_of_dir_error, code_of_error
 from kafkalog_core.storage.listing import FileInfo, list_directory, stat_path
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, scan
-from kafkalog_core.storage.source import FileChange, Source, code_of_dir_error, code_of_error
+from kafkalog_core.storage.source import FileChange, Source
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from kafkalog_core.ops.dump.dump import Dumper, LogPiece
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import Advance
-from kafkalog_core.storage.source import READING, Source
+from kafkalog_core.storage.reading import READING
+from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:

@@ -24,12 +24,13 @@ from kafkalog_core.ops.dump.logreader import LogReader
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.framing import LogFraming, count_zeros
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import is_object
 from kafkalog_core.storage.scan import Damage, scan
-from kafkalog_core.storage.source import Source, UnreadableError, code_of_error
+from kafkalog_core.storage.source import Source, UnreadableError
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:

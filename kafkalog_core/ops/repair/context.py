@@ -25,10 +25,10 @@ from kafkalog_core.kafka.sim.named_dirs import other_dirs, related_dirs
 from kafkalog_core.kafka.sim.settings import read_server, read_settings
 from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
+from kafkalog_core.storage.access import denial, may_list
 from kafkalog_core.storage.listing import SegmentState, list_directory, stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
 from kafkalog_core.storage.paths import absolute
-from kafkalog_core.storage.source import denial, may_list
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:

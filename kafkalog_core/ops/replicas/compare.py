@@ -27,9 +27,9 @@ from kafkalog_core.ops.replicas.verdict import (
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.storage.scan import ScanOptions
-from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 

@@ -21,8 +21,8 @@ from kafkalog_core.kafka.sim.retention.rules import Judgement, check_broker_keys
 from kafkalog_core.kafka.sim.start.segment_views import PartitionView, check_now, read_partition_view
 from kafkalog_core.ops.repair.context import distinct_settings, read_context, waiting_replacement
 from kafkalog_core.refusals import Refusal, WayOut
+from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:

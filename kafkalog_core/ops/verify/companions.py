@@ -28,9 +28,9 @@ from kafkalog_core.kafka.sim.cluster import metadata_file, topic_id_of
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_properties
 from kafkalog_core.ops.verify.verdict import PartitionMetadata
+from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.listing import SegmentState, stat_path
 from kafkalog_core.storage.paths import exists, is_object
-from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:

@@ -21,10 +21,11 @@ from kafkalog_core.format.layout import (
 )
 from kafkalog_core.kernels import constants as c
 from kafkalog_core.kernels.constants import I_ENTRY, I_SLOT
+from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.framing import used_bytes
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.paths import is_object
-from kafkalog_core.storage.source import Source, UnreadableError, code_of_error
+from kafkalog_core.storage.source import Source, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,6 +21,7 @@ from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
 from kafkalog_core.ops.verify.request import NO_CHAIN, Reader, SegmentTask
 from kafkalog_core.ops.verify.txn_index import check_snapshot
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict, Spans
+from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.locks import is_being_written
 from kafkalog_core.storage.partition import read_partition
@@ -31,7 +32,7 @@ from kafkalog_core.storage.scan import (
     ScanOptions,
     scan,
 )
-from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, code_of_error
+from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,8 @@ from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_IND
 from kafkalog_core.format.snapshot import decode_snapshot, decode_snapshot_header, repeated_producers
 from kafkalog_core.kafka.rules.producers import CompletedTxn
 from kafkalog_core.kafka.rules.rule_table import MAX_ELEMENTS
-from kafkalog_core.storage.source import Source, code_of_error
+from kafkalog_core.storage.access import code_of_error
+from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

@@ -33,10 +33,11 @@ from kafkalog_core.ops.verify.resume import (
 )
 from kafkalog_core.ops.verify.segment import SCANS, check_file, check_segment
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
+from kafkalog_core.storage.access import code_of_dir_error
 from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.paths import absolute
-from kafkalog_core.storage.source import code_of_dir_error, reading_together
+from kafkalog_core.storage.source import reading_together
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:

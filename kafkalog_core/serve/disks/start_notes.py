@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.storage.access import denial
 from kafkalog_core.storage.locks import lock_holder
-from kafkalog_core.storage.source import denial
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from kafkalog_core.serve.logs.partition_view import (
     TimedOffset,
 )
 from kafkalog_core.serve.logs.served_holes import HoleReports
+from kafkalog_core.storage.access import open_error
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
-from kafkalog_core.storage.source import Source, open_error
+from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:

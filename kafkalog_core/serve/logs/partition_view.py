@@ -32,11 +32,12 @@ from kafkalog_core.serve.logs.file_ranges import FileRange
 from kafkalog_core.serve.logs.log_tail import LogTail, find_tail
 from kafkalog_core.serve.logs.segment_cache import SegmentCache
 from kafkalog_core.serve.logs.served_holes import HoleReports
+from kafkalog_core.storage.access import open_error
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
-from kafkalog_core.storage.source import Source, open_error
+from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

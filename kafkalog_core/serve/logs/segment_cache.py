@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.serve.logs.file_ranges import SharedFile
-from kafkalog_core.storage.source import open_error
+from kafkalog_core.storage.access import open_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,9 +22,9 @@ from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.spark.lake.store import attempt_name, reason_of, writing
 from kafkalog_core.spark.lake.tables import TableFile
 from kafkalog_core.spark.session.schema import EXPORTED, IS_COMMITTED, spark_text
+from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.paths import exists
-from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:

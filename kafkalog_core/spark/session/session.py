@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import WorkerLostError
 from kafkalog_core.spark.session.errors import SparkError, check_master, check_master_answers, spark_errors
-from kafkalog_core.storage.source import may
+from kafkalog_core.storage.access import may
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:

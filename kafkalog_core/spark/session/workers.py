@@ -29,7 +29,7 @@ from kafkalog_core.spark.session.errors import SparkError, spark_errors
 from kafkalog_core.spark.session.session import LOG_CONF
 from kafkalog_core.storage.object_paths import REACHING, StorageOptions
 from kafkalog_core.storage.objects import forget, options_in_use
-from kafkalog_core.storage.source import READING
+from kafkalog_core.storage.reading import READING
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog_core.progress import Progress
-    from kafkalog_core.storage.source import ReadLimit
+    from kafkalog_core.storage.reading import ReadLimit
 
 __all__ = ["Packed", "Raised", "SparkWorkers", "write_archive"]
 

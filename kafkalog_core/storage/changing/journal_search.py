@@ -11,6 +11,7 @@ from kafkalog_core.command_lines import shell_line, shell_path
 from kafkalog_core.errors import FieldError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.format.names import JOURNAL_PREFIX, journal_run
 from kafkalog_core.refusals import Refusal, WayOut
+from kafkalog_core.storage.access import open_error
 from kafkalog_core.storage.changing.journal import (
     FREED,
     INTENT,
@@ -22,7 +23,6 @@ from kafkalog_core.storage.changing.journal import (
 from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES
 from kafkalog_core.storage.changing.trusted import LinkError, TrustedDirectories
 from kafkalog_core.storage.locks import holder_at_work
-from kafkalog_core.storage.source import open_error
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:

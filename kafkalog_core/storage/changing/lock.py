@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import AccessError, LockedError, NotFoundError
 from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.storage.access import open_error
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, WriteError
 from kafkalog_core.storage.locks import OWN_LOCK, Holder, file_lock_holder
-from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

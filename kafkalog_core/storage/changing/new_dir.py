@@ -12,9 +12,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
+from kafkalog_core.storage.access import may
 from kafkalog_core.storage.changing.space import broker_dir_around, free_bytes
 from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, WriteError
-from kafkalog_core.storage.source import may
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.storage.access import may, open_error
 from kafkalog_core.storage.changing.changes import grouped, may_delete_first, saved_tail_end
 from kafkalog_core.storage.changing.writer import SUPERUSER
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
-from kafkalog_core.storage.source import may, open_error
 from kafkalog_core.structs import Struct
 from kafkalog_core.text import sizes
 

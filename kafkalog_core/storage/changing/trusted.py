@@ -18,7 +18,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.storage.source import READ_FLAGS, Source, open_error
+from kafkalog_core.storage.access import open_error
+from kafkalog_core.storage.source import READ_FLAGS, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,8 +21,9 @@ from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import AccessError, RefusedError, StorageError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.refusals import Refusal, WayOut
+from kafkalog_core.storage.access import open_error
 from kafkalog_core.storage.changing.trusted import ANYWHERE
-from kafkalog_core.storage.source import READ_FLAGS, WINDOW_BYTES, open_error
+from kafkalog_core.storage.source import READ_FLAGS, WINDOW_BYTES
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from kafkalog_core.format.names import (
 from kafkalog_core.format.properties import PropertyFile
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import OffsetText, PropertyText, read_offsets, read_properties
-from kafkalog_core.storage.source import code_of_error
+from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
