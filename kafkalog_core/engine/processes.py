@@ -20,7 +20,7 @@ from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from multiprocessing import connection, resource_tracker
 from threading import Thread
 from traceback import format_exc
@@ -109,9 +109,9 @@ class Pool:
         finally:
             self._clean_up()
 
-    @property
+    @cached_property
     def shortage(self) -> str | None:
-        """Why there is no room for large outputs, as a clause; None: there is."""
+        """Why there is no room for large outputs, as a clause; None: there is. It is found out once."""
         return shortage(self._scratch, self.jobs)
 
     def map(self, work_of: Callable[..., _Result], tasks: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:

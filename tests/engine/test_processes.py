@@ -387,28 +387,29 @@ def test_no_temporary_file_is_in_the_working_directory(tmp_path, monkeypatch):
 
 
 def test_how_much_room_there_must_be(scratch_below, monkeypatch):
-    with Pool(3, CountedProgress()) as pool:
-        found = os.statvfs(scratch_below)
-        blocks = -(-3 * (MOST_FILES + 1) * SPOOL_BYTES // found.f_frsize)
-        for free, is_enough in ((blocks, True), (blocks - 1, False)):
-            values = tuple(free if at == 4 else value for at, value in enumerate(found))
-            monkeypatch.setattr(os, "statvfs", lambda _, values=values: os.statvfs_result(values))
+    found = os.statvfs(scratch_below)
+    blocks = -(-3 * (MOST_FILES + 1) * SPOOL_BYTES // found.f_frsize)
+    for free, is_enough in ((blocks, True), (blocks - 1, False)):
+        values = tuple(free if at == 4 else value for at, value in enumerate(found))
+        monkeypatch.setattr(os, "statvfs", lambda _, values=values: os.statvfs_result(values))
+        with Pool(3, CountedProgress()) as pool:
             assert (pool.shortage is None) == is_enough
-        assert pool.shortage.startswith(f"{scratch_below} has ")
-        assert pool.shortage.endswith(" free of 120.0 MiB for temporary files")
+    assert pool.shortage.startswith(f"{scratch_below} has ")
+    assert pool.shortage.endswith(" free of 120.0 MiB for temporary files")
 
 
 def test_a_directory_without_hard_links_has_no_room(scratch_below, monkeypatch):
-    """FAT, say: a file is passed on under a second name."""
+    """FAT, say: a file is passed on under a second name. What tasks write is kept in memory then."""
 
     def refuse(*_):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
+    monkeypatch.setattr(os, "link", refuse)
     with Pool(1, CountedProgress()) as pool:
-        assert pool.shortage is None
-        monkeypatch.setattr(os, "link", refuse)
         assert pool.shortage == f"the file system of {scratch_below} has no hard links"
         assert not list(scratch_below.glob("kafkalog-workers-*/named-*"))
+        outputs = list(pool.outputs(write_much, [(1 << 20, 9)] * 2))
+    assert [sum(map(len, output.data())) for output in outputs] == [9 << 20] * 2
 
 
 def is_gone(pid):
