@@ -22,7 +22,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from multiprocessing import connection, resource_tracker
-from threading import Thread
+from threading import Thread, active_count
 from traceback import format_exc
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Pool", "StopWorkError"]
 
 START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
-"""Not fork: the process has threads of its own, for progress and for waiting, and descriptors of locks."""
+_CAN_FORK: Final = sys.platform == "linux"
 _MOST_TEMP_BYTES: Final = 70
 """Of TMPDIR: the server listens on a socket 32 bytes below it, and the address of a socket has 107 (sun_path)."""
 _LOOK_S: Final = 0.2
@@ -71,8 +71,12 @@ class StopWorkError(Exception):
 class Pool:
     """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read."""
 
-    def __init__(self, jobs: int, progress: Progress) -> None:
-        """Prepare the processes; they start with the first tasks. Raises WorkerLostError."""
+    def __init__(self, jobs: int, progress: Progress, *, may_fork: bool = False) -> None:
+        """Prepare the processes; they start with the first tasks. Raises WorkerLostError.
+
+        may_fork: whether they may get all descriptors of this process, such as those of locks. They start in a tenth of
+        the time then, because they import nothing again.
+        """
         self.jobs = jobs
         self._progress = progress
         self._counted_bytes = 0
@@ -80,7 +84,7 @@ class Pool:
         self._scratch = None if self._directory is None else self._directory.name
         self._numbers = itertools.count()
         self._is_counting = True
-        self._context = _context(self._scratch)
+        self._context = _context(self._scratch, may_fork=may_fork)
         self._children = _heeds_children()
         try:
             self._shared = _Shared(self._context.Value("q", 0), self._context.Value("b", 0, lock=False))
@@ -167,7 +171,7 @@ class Pool:
     def _submit(
         self, work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, int] | None = None
     ) -> Future[_Done]:
-        if START_METHOD == "forkserver":
+        if self._context.get_start_method() == "forkserver":
             # The server imports the module of the work once, and each process inherits it.
             self._context.set_forkserver_preload([work_of.__module__])
         try:
@@ -240,8 +244,9 @@ def _temporary_directory() -> tempfile.TemporaryDirectory[str] | None:
         return None
 
 
-def _context(scratch: str | None) -> BaseContext:
-    method = START_METHOD
+def _context(scratch: str | None, *, may_fork: bool) -> BaseContext:
+    # A copy of a process with threads may wait without end for a lock that one of them held: threads of progress, say.
+    method = "fork" if may_fork and _CAN_FORK and active_count() == 1 else START_METHOD
     # The path of the server's socket would be longer than the system allows.
     if method == "forkserver" and (scratch is None or len(os.fsencode(os.path.dirname(scratch))) > _MOST_TEMP_BYTES):
         method = "spawn"

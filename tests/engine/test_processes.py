@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -43,9 +44,11 @@ SECONDS = 300.0
 """After which what does not come is given up."""
 
 
-@pytest.fixture(params=["forkserver", "spawn"])
+@pytest.fixture(params=["fork", "forkserver", "spawn"])
 def pool_of(request, monkeypatch):
-    """Make pools of processes of both kinds: copies of a server, as on Linux, and others, as on macOS."""
+    """Make pools of processes of each kind: copies of this one or of a server, as on Linux, and others, as on macOS."""
+    if request.param == "fork":
+        return partial(Pool, may_fork=True)
     monkeypatch.setattr(processes, "START_METHOD", request.param)
     return Pool
 
@@ -223,7 +226,7 @@ def test_an_end_in_the_middle_ends_all(pool_of, tmp_path, scratch_below):
     assert not list(scratch_below.glob("kafkalog-*"))
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 @pytest.mark.parametrize("way", ["map(read_for_ever, [(path,)] * 8)", "outputs(write_for_ever, [(path,)] * 8)"])
 def test_processes_end_with_the_one_that_waits_for_them(method, way, tmp_path, scratch_below):
     """Killed outright, it can say nothing to them; they clean up in its stead."""
@@ -233,8 +236,9 @@ def test_processes_end_with_the_one_that_waits_for_them(method, way, tmp_path, s
         "from kafkalog_core.engine import processes\n"
         "from tests.engine.pool_work import CountedProgress, read_for_ever, write_for_ever\n"
         "if __name__ == '__main__':\n"
-        "    path, processes.START_METHOD = sys.argv[1:]\n"
-        "    with processes.Pool(2, CountedProgress()) as pool:\n"
+        "    path, method = sys.argv[1:]\n"
+        "    processes.START_METHOD = 'spawn' if method == 'spawn' else 'forkserver'\n"
+        "    with processes.Pool(2, CountedProgress(), may_fork=method == 'fork') as pool:\n"
         f"        next(pool.{way})\n"
         "        threading.Event().wait()\n"
     )

@@ -116,7 +116,7 @@ class _ParallelDump:
             if has_read and self._ahead_bytes >= shared_bytes and may_share:
                 if _has_no_reader(self._output.descriptor):
                     raise BrokenPipeError
-                with Pool(jobs, progress) as pool:
+                with Pool(jobs, progress, may_fork=True) as pool:
                     shortage = pool.shortage
                     if shortage is None:
                         self._share(pool)

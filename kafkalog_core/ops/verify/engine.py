@@ -378,7 +378,7 @@ class _Runner:
         if self._pool is None:
             from kafkalog_core.engine.processes import Pool  # noqa: PLC0415 -- most runs start none
 
-            self._pool = self._stack.enter_context(Pool(self._jobs, self._progress))
+            self._pool = self._stack.enter_context(Pool(self._jobs, self._progress, may_fork=True))
         return self._pool
 
     # --- what is reported ---------------------------------------------------------------------------------------------
