@@ -211,7 +211,8 @@ def map_batches(source: Source, bounds: PlaceBounds, *, options: ScanOptions) ->
         return left
     found = _mapped(without(scan(source, base_offset=bounds.base_offset, options=options), wrong), bounds.base_offset)
     # Two ends: misplaced batches do not count for the log end, unreadable ones do, since their offsets are taken.
-    found.log_end_offset = left.log_end_offset
+    # The offsets of an unreadable batch may exceed 2^63-1 and wrap: such an end would hide all batches before it.
+    found.log_end_offset = max(found.end_offset, left.log_end_offset)
     return found
 
 

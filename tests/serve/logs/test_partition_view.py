@@ -343,6 +343,16 @@ def test_a_batch_like_that_at_the_end_is_after_the_high_watermark(tmp_path: Path
     assert ServedPartition.open(path).high_watermark == 2
 
 
+def test_offsets_above_the_largest_hide_nothing_before_them(tmp_path: Path) -> None:
+    """The last offset of the batch wraps; no checksum covers the first one."""
+    last = bytearray(batch(2, 3))
+    last[:8] = (2**63 - 1).to_bytes(8, "big")
+    partition, holes = opened(tmp_path, (0, batch(0) + batch(1) + last))
+    assert partition.log_end_offset == 2
+    assert consumed(partition, ALL, is_committed=False) == [0, 1]
+    assert holes == [f"{2 * SIZE} header-contradiction"]
+
+
 # --- transactions -----------------------------------------------------------------------------------------------------
 def data(first: int, producer: int) -> bytes:
     return batch(first, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
