@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from kafkalog_core.engine.parts import with_begin
 from kafkalog_core.engine.processes import Pool
 from kafkalog_core.engine.report import Report
-from kafkalog_core.errors import KafkalogError
+from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
@@ -93,7 +93,10 @@ def dump_in_parallel(
 
 
 class _ParallelDump:
-    """A dump on its way; `_ahead` are steps that were looked at and not taken."""
+    """A dump on its way; `_ahead` are steps that were looked at and not taken.
+
+    `_has_uncounted`: rows of the task whose turn it is were written; they are counted when its result is taken.
+    """
 
     def __init__(self, dumper: Dumper, request: DumpRequest, report: Report, output: RowOutput) -> None:
         self._dumper = dumper
@@ -106,6 +109,7 @@ class _ParallelDump:
         self._begun: deque[Step] = deque()
         self._about: set[tuple[object, object]] = set()
         self._divided: dict[str, _DividedFile] = {}
+        self._has_uncounted = False
 
     def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
         """Write all rows."""
@@ -222,9 +226,14 @@ class _ParallelDump:
         """Write the rows of the piece whose turn it is, and take what was found in it."""
         for data in output.data():
             left = memoryview(data)
+            self._has_uncounted = True
             while left:
                 left = left[os.write(self._output.descriptor, left) :]
-        result: _PieceResult = output.result()
+        try:
+            result: _PieceResult = output.result()
+        except WorkerLostError as error:
+            raise (_cut(error) if self._has_uncounted else error) from error
+        self._has_uncounted = False
         piece = self._begun.popleft()
         self._report.add(result.report)
         self._report.note_written()
@@ -281,6 +290,13 @@ def _has_no_reader(descriptor: int) -> bool:
     waiting = select.poll()
     waiting.register(descriptor, 0)
     return any(events & select.POLLERR for _, events in waiting.poll(0))
+
+
+def _cut(error: WorkerLostError) -> WorkerLostError:
+    """Return the error after which no summary is written: it could follow half a line, and would count too few rows."""
+    cut = WorkerLostError(f"{error.message}: the output ends there, maybe inside a line", path=error.path)
+    cut.wrote_rows = True
+    return cut
 
 
 def _raise(error: KafkalogError) -> Iterator[Chunk]:

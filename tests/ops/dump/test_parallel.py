@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -32,7 +32,7 @@ from tests.support.build import GZIP, NONE, batch_v2
 from tests.support.logs import records, write_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.progress import Progress
 
@@ -397,6 +397,51 @@ def test_a_process_that_is_lost(tmp_path: Path, output: Callable[[str], Output])
             request, report, NO_PROGRESS, RowOutput(to.fileno(), writer, to.flush, partial(die), no_warning), jobs=2,
             piece_bytes=100, shared_bytes=1,
         )  # fmt: skip
+
+
+class LosingPool:
+    """A pool whose worker is killed, after some rows of its task or before the first one."""
+
+    shortage = None
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __call__(self, *_: object) -> LosingPool:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def outputs(self, work_of: object, tasks: Iterable[object]) -> Iterator[LosingPool]:
+        del work_of
+        for _ in tasks:
+            yield self
+
+    def data(self) -> Iterator[bytes]:
+        yield from filter(None, [self._data])
+
+    def result(self) -> None:
+        raise WorkerLostError("a worker process was killed")
+
+
+@pytest.mark.parametrize("data", [b"", b'{"type":"record"}\n{"ty'])
+def test_rows_of_a_lost_process_are_not_counted(
+    data: bytes, tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So there is no summary after them, and the error describes where the output ends."""
+    write_segments(tmp_path / "orders-0", {0: b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))})
+    request, report, to = request_of(tmp_path / "orders-0", level="records"), Report(), output("together")
+    monkeypatch.setattr(parallel, "Pool", LosingPool(data))
+    writer = open_writer("ndjson", RowSettings(tables=row_types(request)))
+    row_output = RowOutput(to.fileno(), writer, to.flush, partial(die), no_warning)
+    with pytest.raises(WorkerLostError) as caught:
+        dump_in_parallel(request, report, NO_PROGRESS, row_output, jobs=2, piece_bytes=100, shared_bytes=1)
+    assert caught.value.wrote_rows == bool(data)
+    assert ("the output ends there, maybe inside a line" in str(caught.value)) == bool(data)
+    assert to.text().endswith(data)
 
 
 def test_an_output_that_takes_nothing(tmp_path: Path, output: Callable[[str], Output]) -> None:
