@@ -6,7 +6,9 @@ file's start: headers only, a small share of the bytes of large batches. That wa
 not: so the scan begins at the last batch before the part whose checksum is correct. A chain of lengths that leads to a
 good batch is one that a scan follows too, whatever else is wrong on the way; if the chain ends before the part, the
 framing is lost, and the part in which that happens reports the damage up to the file's end. With a search after damage,
-the walk goes on at the next whole batch, as that scan does.
+the walk goes on at the next whole batch, as that scan does. Then the items are the same too, except for one mark: if a
+wrong length leads by chance to a later batch, the scan searches and marks all items after it as `resynced`. The walk
+trusts the length and does not notice, so later parts lack the mark.
 
 A caller that hands out the parts of a file walks it once and gives each part the place where its reader begins
 (`with_begin`).
@@ -75,7 +77,7 @@ WHOLE: Final = LogPart()
 
 
 def divide(part: LogPart, size_bytes: int, part_bytes: int = PART_BYTES) -> list[LogPart]:
-    """Return a part in smaller ones of about `part_bytes`, as even as possible.
+    """Cut a part into parts of nearly equal size, at most `part_bytes` each.
 
     size_bytes: size of the part when its file was listed; what is appended since belongs to the last one.
     """
@@ -137,7 +139,7 @@ def part_items(
 
 
 def _kept(item: Run | Damage, part: LogPart) -> Run | Damage | None:
-    """Return the part of an item that is in a part of the file; None: nothing is."""
+    """Return the rows of an item that start in a part of the file; None: there are none."""
     if isinstance(item, Damage):
         return item if item.position >= part.start else None
     positions = item.batches.column("position")

@@ -228,8 +228,8 @@ class Dumper:
             if waiting and (most is None or waiting_bytes + work_bytes > most):
                 yield LogPiece(tuple(waiting), targets, growth)
                 waiting, waiting_bytes = [], 0
-            if most is not None and work_bytes > most and not self._request.resync:
-                for part in divide(whole, most // growth):
+            if most is not None and work_bytes > most:
+                for part in divide(whole, most // growth, resync=self._request.resync):
                     yield LogPiece((part,), targets, growth)
                 continue
             waiting.append(whole)

@@ -165,7 +165,7 @@ class SplitPlan(Struct, frozen=True, kw_only=True):
 def plan_splits(request: DumpRequest, split_bytes: int = PART_BYTES) -> SplitPlan:
     """Divide a request's log files into splits of about `split_bytes`.
 
-    A file that must be read whole is one split: in 0.7's format, with `resync`, for rows of segments.
+    A file that must be read whole is one split: if it must not be divided (`can_be_divided`), and for rows of segments.
 
     Raises SelectionError if no target is a log, for filters that are not valid, and for options that need a whole
     partition: `committed`, `limit`, `newest_first`, `stats`, `files`, context and numbers of matching records.
@@ -194,17 +194,21 @@ def is_compressed(file: LogFile) -> bool:
     return batches.count > 0 and batches.cell("codec", 0) != CODEC_NONE
 
 
-def can_be_divided(split: LogSplit) -> bool:
-    """Return whether parts of a file can be read: not of 0.7's format, and not of an object.
+def can_be_divided(split: LogSplit, *, resync: bool = False) -> bool:
+    """Return whether a file may be read in parts.
 
-    The reader of a part looks for its first batch from the start of the file on, and would transfer all of that.
+    - Not in 0.7's format.
+    - Not of an object store: the reader of a part looks for its first batch from the start of the file on, and would
+      transfer all of that.
+    - Not with `resync`, where the same input must give the same rows to the last column: parts may lack the mark
+      `resynced` (see `engine.parts`). An export and a stream do not ask for that: they divide such files too.
     """
-    return not split.file.is_v07 and not is_object(split.path)
+    return not (split.file.is_v07 or is_object(split.path) or resync)
 
 
-def divide(split: LogSplit, split_bytes: int = PART_BYTES) -> Iterator[LogSplit]:
-    """Yield a split in smaller ones of about `split_bytes`, as even as possible, if it can be divided."""
-    if split.size_bytes <= split_bytes or not can_be_divided(split):
+def divide(split: LogSplit, split_bytes: int = PART_BYTES, *, resync: bool = False) -> Iterator[LogSplit]:
+    """Cut a split into splits of nearly equal size, at most `split_bytes` each, if it can be divided."""
+    if split.size_bytes <= split_bytes or not can_be_divided(split, resync=resync):
         yield split
         return
     for part in parts.divide(split.part, split.size_bytes, split_bytes):
@@ -264,10 +268,10 @@ def _of_unit(unit: Unit, request: DumpRequest, split_bytes: int) -> Iterator[Log
     reads_whole = request.level == "segments"
     for file in unit.files if reads_whole else files_in_range(unit.files, request.filters.offsets):
         split = LogSplit(file=file, log_dir=unit.log_dir)
-        if reads_whole or request.resync:
+        if reads_whole:
             yield split
         else:
-            yield from divide(split, split_bytes)
+            yield from divide(split, split_bytes, resync=request.resync)
 
 
 class Position(NamedTuple):

@@ -81,6 +81,18 @@ def test_garbage_up_to_the_end(tmp_path: Path) -> None:
         assert rows(path, split_bytes) == rows(path, 10**9)
 
 
+def test_a_length_that_leads_to_a_later_batch(tmp_path: Path) -> None:
+    """The rows are the same. The mark is not: so `dump` reads such files whole, to give the same bytes always."""
+    two = (2 * len(BATCHES[1]) - 12).to_bytes(4, "big")
+    path = damaged(tmp_path / "t-0", {STARTS[1] + 8: two})
+    whole, one = rows(path, 10**9), rows(path, 250)
+    assert [row if len(row) > 2 else row[0] for row in one] == [row if len(row) > 2 else row[0] for row in whole]
+    assert {row[1] for row in whole[-9:]} == {True}
+    assert {row[1] for row in one[-9:]} == {False}
+    (file,) = unit_of_partition(read_partition(str(path)), None).files
+    assert list(divide(LogSplit(file=file), 250, resync=True)) == [LogSplit(file=file)]
+
+
 @given(data=st.data())
 @settings(deadline=None)
 def test_any_bytes_changed(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
