@@ -81,7 +81,7 @@ class Pool:
         self._numbers = itertools.count()
         self._is_counting = True
         self._context = _context(self._scratch)
-        self._children = _heeds_children()
+        self._children = _keep_exit_statuses()
         try:
             self._shared = _Shared(self._context.Value("q", 0), self._context.Value("b", 0, lock=False))
             # Ctrl-C goes to the whole process group; the children inherit the blocked signal, and the caller ends them.
@@ -100,7 +100,7 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._shared.stop.value = True  # of what is not done yet nobody wants the result
+        self._shared.stop.value = True  # Results of unfinished tasks are no longer wanted.
         try:
             # Nothing is cancelled by force: a task ends at its next report of bytes.
             self._executor.shutdown(cancel_futures=True)
@@ -248,7 +248,7 @@ def _context(scratch: str | None) -> BaseContext:
     return multiprocessing.get_context(method)
 
 
-def _heeds_children() -> signal.Handlers | None:
+def _keep_exit_statuses() -> signal.Handlers | None:
     """Let the system keep the exit status of children, and return how to undo that; None: it does.
 
     A supervisor may start it with SIGCHLD ignored. The system then keeps no exit status of a child, and the executor
@@ -305,8 +305,8 @@ class _Shared(NamedTuple):
                 self.read_bytes.value += size_bytes
 
 
-class _Here:
-    """What this process has of its pool, where it is one of a pool."""
+class _WorkerState:
+    """This worker's shared values and spool files."""
 
     shared: ClassVar[_Shared]
     buffers: ClassVar[SpoolFiles | None] = None
@@ -334,7 +334,7 @@ def _begin(shared: _Shared, settings: _Settings, scratch: str | None) -> None:
     # As in the parent, where the command has set it.
     gc.set_threshold(*settings.gc_threshold)
     READING.keeps_cache, READING.limit, REACHING.options = settings.keeps_cache, settings.limit, settings.storage
-    _Here.shared, REACHING.check = shared, partial(shared.advance, 0)
+    _WorkerState.shared, REACHING.check = shared, partial(shared.advance, 0)
     _keep_memory()
     # A limit of threads: then it ends when it asks for another task
     with suppress(RuntimeError):
@@ -357,7 +357,7 @@ class _Done(NamedTuple):
 
 def _run(work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, int] | None) -> _Done:
     """Do a task. place: of its spool, directory and number; None: it has none."""
-    advance = _Here.shared.advance
+    advance = _WorkerState.shared.advance
     stream = None if place is None else SpoolWriter(*place, _buffers(place[0]), partial(advance, 0))
     given = task if stream is None else (*task, stream)
     try:
@@ -368,9 +368,9 @@ def _run(work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, i
 
 
 def _buffers(scratch: str) -> SpoolFiles:
-    if _Here.buffers is None:
-        _Here.buffers = SpoolFiles(scratch)
-    return _Here.buffers
+    if _WorkerState.buffers is None:
+        _WorkerState.buffers = SpoolFiles(scratch)
+    return _WorkerState.buffers
 
 
 def _sendable(error: BaseException) -> Exception:
