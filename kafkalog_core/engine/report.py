@@ -118,7 +118,6 @@ class Report:
         It is 3 if a target could not be read, or the user may not read a file in one, whatever else was found: an
         incomplete result must not look like a complete one. The findings are in the rows.
         """
-        # An incomplete result must not look like a complete one.
         if self.is_partial:
             return REFUSED
         is_bad = self.severities["error"] or (self._fail_on == "warning" and self.severities["warning"])

@@ -1,9 +1,8 @@
 """What a task writes, on its way from its process to the caller: files of some megabytes.
 
 A process has a few such files, which it uses again after they were read, and waits while none is free: so the space is
-bounded, whatever tasks write. Only one task is read at a time, the first that has not ended; those after it wait. So
-the order is that of the tasks, and no process waits for a task after its own. The last bytes of a task come with its
-result if they are few: most tasks need no file.
+bounded, whatever tasks write. Outputs are read one at a time, in the order of the tasks. So no process waits for a task
+after its own. The last bytes of a task come with its result if they are few: most tasks need no file.
 
 Workers on other machines share no directory with the caller. They keep their output in memory, compressed.
 """
@@ -94,7 +93,7 @@ class HeldBytes(NamedTuple):
     last: bytes = b""
 
     def data(self) -> Iterator[bytes]:
-        """Yield it."""
+        """Yield the bytes in order."""
         yield from map(zlib.decompress, self.blocks)
         if self.last:
             yield self.last

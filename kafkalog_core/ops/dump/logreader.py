@@ -306,7 +306,7 @@ class LogReader:
 
 
 class _Waiting:
-    """Damage whose rows wait for those of the batches before it."""
+    """Damage rows held back until the batches before them are written."""
 
     def __init__(self) -> None:
         self._damages: list[tuple[Damage, Severity]] = []
@@ -323,7 +323,7 @@ class _Waiting:
         return len(self._damages) >= _TOGETHER and not self._has_places
 
     def take(self, up_to: int = MAX_INT64) -> list[tuple[Damage, Severity]]:
-        """Return those up to a position in its order, and forget them."""
+        """Return the damage up to a position, in the order of the file, and forget it."""
         found = sorted((each for each in self._damages if each[0].position <= up_to), key=_position)
         self._damages = [each for each in self._damages if each[0].position > up_to]
         self._has_places = any(not damage.size_bytes for damage, _ in self._damages)

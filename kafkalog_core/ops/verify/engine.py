@@ -100,7 +100,7 @@ _Piece = PartitionWork | FileTarget
 _ALONE_PIECES: Final = 100
 """Pieces of work that this process does before it starts others: a start costs as much as that many small pieces."""
 _ALONE_UNREAD: Final = 5000
-"""The same, of those of which nothing is read: that a partition has not changed is seen in half a millisecond."""
+"""The same for partitions that have not changed, of which nothing is read: each takes half a millisecond."""
 
 _RECENT_PIECES: Final = 50
 _SMALL_AT_ONCE: Final = 8

@@ -1,6 +1,6 @@
 """The settings that describe a broker itself, which user interfaces ask for: its ids, addresses and directories.
 
-`kafka/setting_table.py` has those that matter for logs.
+`kafka/rules/setting_table.py` has those that matter for logs.
 """
 
 from __future__ import annotations

@@ -375,7 +375,7 @@ class _Export(Struct):
         )
 
     def _tasks(self, todo: list[list[_Todo]]) -> Iterator[tuple[_Todo, ...]]:
-        """Yield the work of each task: that of many small partitions, unless the table has a folder for each."""
+        """Group small partitions into one task, unless each partition has its own folder."""
         works = chain.from_iterable(todo)
         # A folder for each partition: one file cannot hold rows of two.
         if self.lake.output.partitioned_by("records"):

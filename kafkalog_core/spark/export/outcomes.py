@@ -63,7 +63,7 @@ class Outcomes:
         self._logs: dict[_Place, LogTransactions] = {}
 
     def expect(self, split: LogSplit, *, all_committed: bool) -> None:
-        """Take a split whose records come next; `all_committed`: without those that are not."""
+        """Take a split whose records come next; `all_committed`: true: uncommitted records were already left out."""
         place = (split.topic, split.partition, split.file.place.segment)
         self._splits[place] = split
         if all_committed:

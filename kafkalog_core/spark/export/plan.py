@@ -223,7 +223,7 @@ class PartitionExport:
         for finding in result.findings:
             # The task of another part of the file has reported it
             if finding.code == result.failed.get(finding.path) and finding.path in self._failed:
-                continue  # the task of another part of the file has reported it
+                continue
             self.findings.append(finding)
             self.counts[finding.severity] += 1 + finding.more
         self._failed.update(result.failed)
@@ -248,9 +248,7 @@ class PartitionExport:
         last = result.last_batch
         # An earlier batch is not where the next run continues
         if last is not None and self._next_offset(last.last_offset) >= self.state.next_offset:
-            self.state = self.state.read_up_to(
-                self.state.next_offset, last
-            )  # an earlier batch is not where the next run continues
+            self.state = self.state.read_up_to(self.state.next_offset, last)
         for path in result.failed:
             self._note_unread(path, result.failed[path])
 

@@ -153,7 +153,7 @@ class ExportState(Struct):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], path: str) -> ExportState:
-        """Return the state of an export from that of a commit. Raises RefusedError if it is not one of an export."""
+        """Return the state of an export, which a commit stores as JSON. Raises RefusedError for any other state."""
         try:
             partitions = value.get("partitions", {})
             return cls(
