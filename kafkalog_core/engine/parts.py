@@ -153,7 +153,7 @@ def _kept(item: Run | Damage, part: LogPart) -> Run | Damage | None:
         return item
     if first == last:
         return None
-    return item.part(first, last)
+    return item.rows(first, last)
 
 
 class _Start(NamedTuple):

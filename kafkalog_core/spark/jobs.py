@@ -14,7 +14,7 @@ from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.compact.compact import compact as simulate_all
 from kafkalog_core.ops.compact.forecast import CompactTask
 from kafkalog_core.ops.compact.planning import compact_to
-from kafkalog_core.ops.compact.simulation import MapPart, PartHead, merged_map, packed_part, parts_of
+from kafkalog_core.ops.compact.simulation import MapShare, PartHead, merged_map, packed_part, parts_of
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ViewTask, read_view, totals
 from kafkalog_core.ops.retain.retain import retained_of
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
@@ -190,7 +190,7 @@ class _GiantWorkers:
             return self._workers.map(work_of, known)
         return self._map_shared(work_of, known, giants)
 
-    def _giants(self, tasks: Mapping[int, CompactTask]) -> dict[int, tuple[MapPart, ...]]:
+    def _giants(self, tasks: Mapping[int, CompactTask]) -> dict[int, tuple[MapShare, ...]]:
         """Return the parts from which the map of each giant is built, by the number of the giant's piece."""
         share = sum(task.expected_bytes for task in tasks.values()) / self.jobs
         large = [
@@ -203,7 +203,7 @@ class _GiantWorkers:
         return {number: some for number, some in zip(large, parts, strict=True) if some}
 
     def _map_shared(
-        self, work_of: Callable[..., _Result], pieces: Sequence[_Piece], giants: dict[int, tuple[MapPart, ...]]
+        self, work_of: Callable[..., _Result], pieces: Sequence[_Piece], giants: dict[int, tuple[MapShare, ...]]
     ) -> Iterator[_Result]:
         """Run one Spark job: first the maps of the giants' parts, then the giants next to all other pieces."""
         context = self._workers.spark.sparkContext
@@ -226,7 +226,7 @@ class _GiantWorkers:
 
 
 # --- on the executors -------------------------------------------------------------------------------------------------
-def _parts_of(task: CompactTask, most: int, forced: bool, advance: Callable[[int], None]) -> tuple[MapPart, ...]:
+def _parts_of(task: CompactTask, most: int, forced: bool, advance: Callable[[int], None]) -> tuple[MapShare, ...]:
     return parts_of(task, most, advance, forced=forced)
 
 
@@ -250,7 +250,7 @@ class _Pack(Struct, frozen=True):
 
     task: Callable[..., Any]
 
-    def __call__(self, one: tuple[int, MapPart]) -> Iterator[tuple[_Key, PartHead | bytes]]:
+    def __call__(self, one: tuple[int, MapShare]) -> Iterator[tuple[_Key, PartHead | bytes]]:
         group, part = one
         packed = self.task(part)
         if isinstance(packed, Raised):

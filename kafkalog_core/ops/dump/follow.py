@@ -15,8 +15,8 @@ from kafkalog_core.errors import KafkalogError, NotFoundError, SelectionError, S
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.kafka.sim.logfiles import LogFile, Unit, damage_severity, unit_of_file, unit_of_partition
+from kafkalog_core.ops.dump.file_parts import may_be_unfinished
 from kafkalog_core.ops.dump.logreader import BatchMark, Identity, LogReader, identity_of, mark_of
-from kafkalog_core.ops.dump.splits import may_be_unfinished
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS

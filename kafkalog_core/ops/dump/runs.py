@@ -109,12 +109,12 @@ class RunReader:
         # Damage comes between two rows, where a reader of the log meets it.
         for row, damage in sorted(damages, key=itemgetter(0)):
             if row > first:
-                yield from self._forwards(run.part(first, row), lines, view, _part(selection, first, row))
+                yield from self._forwards(run.rows(first, row), lines, view, _part(selection, first, row))
                 first = row
                 if self.is_done:
                     return
             yield damage()
-        yield from self._forwards(run.part(first, count) if first else run, lines, view, _part(selection, first, count))
+        yield from self._forwards(run.rows(first, count) if first else run, lines, view, _part(selection, first, count))
 
     def _forwards(
         self, run: Run, lines: Lines, view: CommittedView | None, selection: bytearray | None

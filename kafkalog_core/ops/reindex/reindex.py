@@ -234,7 +234,7 @@ class PartitionReindex:
         return self._task.writes_all or segment.base_offset >= self._recovered_from
 
     def _recover(
-        self, source: Source, base_offset: int, watch: RecoveryWatch, span: tuple[int, int] | None = None
+        self, source: Source, base_offset: int, watch: RecoveryWatch, byte_range: tuple[int, int] | None = None
     ) -> SegmentRecovery:
         task = self._task
         # Placeholder states: the offset and time index need none, and what the replay of producers gives is not used.
@@ -247,7 +247,7 @@ class PartitionReindex:
             states=states,
             max_batch_bytes=task.max_batch_bytes,
             watch=watch,
-            span=span,
+            byte_range=byte_range,
         )
 
     def _pass(self, recovery: SegmentRecovery) -> None:
@@ -275,8 +275,8 @@ class PartitionReindex:
 
     def _cut(self, path: str, recovery: SegmentRecovery) -> Iterator[Step]:
         """Yield the truncation of the log, after its indexes are shorter: they never name what the log lacks."""
-        spans = [(path, recovery.valid_bytes)]
-        loss = measure_loss(self._partition, spans, self._task.facts.high_watermark)
+        cuts = [(path, recovery.valid_bytes)]
+        loss = measure_loss(self._partition, cuts, self._task.facts.high_watermark)
         if loss is not None:
             self._losses.append(loss)
         why = f"{recovery.stop} at byte {recovery.valid_bytes}: a broker that rebuilds the index truncates it here"

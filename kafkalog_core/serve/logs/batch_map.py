@@ -259,7 +259,7 @@ def _note_epochs(found: BatchMap, batches: BatchColumns, first: int, last: int) 
 
 
 def _of_one_magic(formats: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the spans of rows with one magic."""
+    """Return the ranges of rows with one magic."""
     bounds = [row for row in range(1, len(formats)) if formats[row] != formats[row - 1]]
     return list(zip([0, *bounds], [*bounds, len(formats)], strict=True))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkalog_core.errors import LockedError, NotFoundError, RefusedError, StorageError, UnfinishedError
 from kafkalog_core.refusals import Refusal, WayOut
-from kafkalog_core.spark.lake import runs
+from kafkalog_core.spark.lake import run_signs
 from kafkalog_core.spark.lake.clouds import check_installed
 from kafkalog_core.spark.lake.store import Store, run_of, small_name, writing
 from kafkalog_core.spark.lake.tables import ConflictError, LakeTable, TableFile, TableSpec
@@ -286,9 +286,9 @@ class WritingRun:
 
     def __enter__(self) -> Self:
         with self._stack as stack:
-            self._step("create", runs.FOLDER)
+            self._step("create", run_signs.FOLDER)
             # The sign comes first: from here on no other run takes these files for leftovers.
-            stack.enter_context(runs.LiveRun(self.store, self.run_id))
+            stack.enter_context(run_signs.LiveRun(self.store, self.run_id))
             self._begin()
             self._stack = stack.pop_all()
         return self
@@ -508,12 +508,12 @@ class OutputRun(WritingRun):
         # They may be committed meanwhile, and by runs that go on
         doubtful = self._left(others)
         # By the store's clock: machines may differ.
-        now_s = self.store.written_s(runs.sign_name(self.run_id)) or 0.0
+        now_s = self.store.written_s(run_signs.sign_name(self.run_id)) or 0.0
         ended, silent = set(), set()
         for run in {run for name in doubtful if (run := run_of(name)) is not None}:
-            if runs.is_dead(self.store, run):
+            if run_signs.is_dead(self.store, run):
                 ended.add(run)
-            elif runs.is_silent(self.store, run, now_s):
+            elif run_signs.is_silent(self.store, run, now_s):
                 silent.add(run)
         if silent:
             # First the fence, then the deletion: a silent run that wakes up must not commit deleted files.

@@ -17,18 +17,18 @@ from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import DENIED
 from kafkalog_core.kafka.sim.logfiles import Unit, unit_of_partition
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.dump.runs import DumpRequest
-from kafkalog_core.ops.dump.splits import (
-    LogSplit,
+from kafkalog_core.ops.dump.file_parts import (
+    FilePart,
     Position,
     UnreadRecords,
-    divide,
+    divide_file,
     end_of,
     go_on,
     parts_between,
-    plan_splits,
-    read_split,
+    plan_file_parts,
+    read_file_part,
 )
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.spark.session.arrow import ArrowRows, rows_to_arrow
 from kafkalog_core.spark.session.schema import SPARK_TABLES, columns_of, struct_type
 from kafkalog_core.spark.source.options import source_options
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KafkaLog",
     "KafkaLogStream",
-    "SplitGroup",
+    "PartGroup",
     "TargetCheck",
     "WholePartition",
     "Work",
@@ -84,10 +84,10 @@ _MISSING_ROWS: Final = frozenset(
 _FINDING_ROWS: Final = 1000
 
 
-class SplitGroup(Struct, frozen=True):
+class PartGroup(Struct, frozen=True):
     """Parts of files, or several small files, which one task reads in order."""
 
-    splits: tuple[LogSplit, ...]
+    file_parts: tuple[FilePart, ...]
 
 
 class WholePartition(Struct, frozen=True):
@@ -103,7 +103,7 @@ class TargetCheck(Struct, frozen=True):
     now_ms: int
 
 
-Work = SplitGroup | WholePartition | TargetCheck
+Work = PartGroup | WholePartition | TargetCheck
 
 
 def names_of(schema: StructType, table: Table) -> tuple[str, ...]:
@@ -146,9 +146,9 @@ def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work
     if options.committed is not None:
         # What is committed depends on markers that may be anywhere in the partition, so its parts cannot be read apart.
         return [WholePartition(path) for path in _partition_paths(targets)]
-    planned = plan_splits(dump_request(options, names, targets), options.split_bytes)
+    planned = plan_file_parts(dump_request(options, names, targets), options.split_bytes)
     _refuse_missing(planned.findings, options)
-    return [SplitGroup(group) for group in grouped(planned.splits, options.split_bytes, _MOST_FILES)]
+    return [PartGroup(group) for group in grouped(planned.file_parts, options.split_bytes, _MOST_FILES)]
 
 
 def _reach(options: SourceOptions) -> None:
@@ -197,7 +197,7 @@ def read(work: Work, options: SourceOptions, names: Sequence[str]) -> Iterator[p
     if isinstance(work, WholePartition):
         yield from read_chunks(_whole(work, request, options), options, names)
         return
-    chunks = (chunk for split in work.splits for chunk in read_split(split, request, Report()))
+    chunks = (chunk for file_part in work.file_parts for chunk in read_file_part(file_part, request, Report()))
     yield from read_chunks(chunks, options, names)
 
 
@@ -326,8 +326,10 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             # Parts are cut where the stream is, so that a restart reads the same pieces again (exactly once with
             # Spark's offsets).
-            for split in parts_between(units[name], before.get(name), position, self._lost):
-                pieces += [InputPartition(SplitGroup((part,))) for part in divide(split, self._options.split_bytes)]
+            for file_part in parts_between(units[name], before.get(name), position, self._lost):
+                pieces += [
+                    InputPartition(PartGroup((part,))) for part in divide_file(file_part, self._options.split_bytes)
+                ]
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

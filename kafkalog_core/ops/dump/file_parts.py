@@ -46,19 +46,19 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
-    "LogSplit",
+    "FilePart",
+    "PartPlan",
     "Position",
-    "SplitPlan",
     "UnreadRecords",
     "can_be_divided",
-    "divide",
+    "divide_file",
     "end_of",
     "go_on",
     "is_compressed",
     "may_be_unfinished",
     "parts_between",
-    "plan_splits",
-    "read_split",
+    "plan_file_parts",
+    "read_file_part",
     "segment_columns",
     "segment_files",
     "segment_row",
@@ -110,7 +110,7 @@ def segment_columns(file: LogFile, segment: Segment | None, figures: Mapping[str
     return row
 
 
-class LogSplit(Struct, frozen=True, kw_only=True):
+class FilePart(Struct, frozen=True, kw_only=True):
     """A part of one log file. `log_dir` is the broker's log directory that it is in, None: it is in none.
 
     `segment` is the log's segment with its other files, for rows of segments; else None.
@@ -150,22 +150,22 @@ class LogSplit(Struct, frozen=True, kw_only=True):
         return max(0, end - self.part.start)
 
 
-class SplitPlan(Struct, frozen=True, kw_only=True):
-    """The splits in the order of a dump, and the findings about the directories."""
+class PartPlan(Struct, frozen=True, kw_only=True):
+    """The parts of files in the order of a dump, and the findings about the directories."""
 
-    splits: tuple[LogSplit, ...]
+    file_parts: tuple[FilePart, ...]
     findings: tuple[Finding, ...] = ()
 
     @property
     def size_bytes(self) -> int:
         """Bytes of log to read."""
-        return sum(split.size_bytes for split in self.splits)
+        return sum(file_part.size_bytes for file_part in self.file_parts)
 
 
-def plan_splits(request: DumpRequest, split_bytes: int = PART_BYTES) -> SplitPlan:
-    """Divide a request's log files into splits of about `split_bytes`.
+def plan_file_parts(request: DumpRequest, part_bytes: int = PART_BYTES) -> PartPlan:
+    """Divide a request's log files into parts of about `part_bytes`.
 
-    A file that must be read whole is one split: if it must not be divided (`can_be_divided`), and for rows of segments.
+    A file that must be read whole is one part: if it must not be divided (`can_be_divided`), and for rows of segments.
 
     Raises SelectionError if no target is a log, for filters that are not valid, and for options that need a whole
     partition: `committed`, `limit`, `newest_first`, `stats`, `files`, context and numbers of matching records.
@@ -175,14 +175,14 @@ def plan_splits(request: DumpRequest, split_bytes: int = PART_BYTES) -> SplitPla
         raise SelectionError("only all of a log can be read in parts, oldest first")
     if request.stats or request.files:
         raise SelectionError("figures and entries of other files cannot be read in parts")
-    splits: list[LogSplit] = []
+    file_parts: list[FilePart] = []
     findings: list[Finding] = []
     for target in request.targets:
-        splits += _of_target(target, request, max(1, split_bytes), findings)
-    if not splits and not findings and not any(isinstance(item, LogDirTarget) for item in request.targets):
+        file_parts += _of_target(target, request, max(1, part_bytes), findings)
+    if not file_parts and not findings and not any(isinstance(item, LogDirTarget) for item in request.targets):
         path = request.targets[0].path if request.targets else None
         raise SelectionError("no log to read: neither a log file nor a directory with one", path=path)
-    return SplitPlan(splits=tuple(splits), findings=tuple(findings))
+    return PartPlan(file_parts=tuple(file_parts), findings=tuple(findings))
 
 
 def is_compressed(file: LogFile) -> bool:
@@ -194,7 +194,7 @@ def is_compressed(file: LogFile) -> bool:
     return batches.count > 0 and batches.cell("codec", 0) != CODEC_NONE
 
 
-def can_be_divided(split: LogSplit, *, resync: bool = False) -> bool:
+def can_be_divided(file_part: FilePart, *, resync: bool = False) -> bool:
     """Return whether a file may be read in parts.
 
     - Not in 0.7's format.
@@ -203,40 +203,44 @@ def can_be_divided(split: LogSplit, *, resync: bool = False) -> bool:
     - Not with `resync`, where the same input must give the same rows to the last column: parts may lack the mark
       `resynced` (see `engine.parts`). An export and a stream do not ask for that: they divide such files too.
     """
-    return not (split.file.is_v07 or is_object(split.path) or resync)
+    return not (file_part.file.is_v07 or is_object(file_part.path) or resync)
 
 
-def divide(split: LogSplit, split_bytes: int = PART_BYTES, *, resync: bool = False) -> Iterator[LogSplit]:
-    """Cut a split into splits of nearly equal size, at most `split_bytes` each, if it can be divided."""
-    if split.size_bytes <= split_bytes or not can_be_divided(split, resync=resync):
-        yield split
+def divide_file(file_part: FilePart, part_bytes: int = PART_BYTES, *, resync: bool = False) -> Iterator[FilePart]:
+    """Cut a part of a file into parts of nearly equal size, at most `part_bytes` each, if it can be divided."""
+    if file_part.size_bytes <= part_bytes or not can_be_divided(file_part, resync=resync):
+        yield file_part
         return
-    for part in parts.divide(split.part, split.size_bytes, split_bytes):
-        yield replace(split, part=part)
+    for part in parts.divide(file_part.part, file_part.size_bytes, part_bytes):
+        yield replace(file_part, part=part)
 
 
-def read_split(
-    split: LogSplit, request: DumpRequest, report: Report, progress: Progress = NO_PROGRESS
+def read_file_part(
+    file_part: FilePart, request: DumpRequest, report: Report, progress: Progress = NO_PROGRESS
 ) -> Iterator[Chunk]:
-    """Yield rows of the request's level of one split, with its damage; `report` counts them.
+    """Yield rows of the request's level of one part, with its damage; `report` counts them.
 
     A file that was deleted or replaced, or that cannot be opened, is a `finding` row.
     """
     reader = LogReader(request, report, progress)
     try:
         if request.level == "segments":
-            yield from segment_row(reader, split.file, split.unit, split.segment)
+            yield from segment_row(reader, file_part.file, file_part.unit, file_part.segment)
         else:
-            yield from reader.rows(split.file, split.unit, None, split.part)
+            yield from reader.rows(file_part.file, file_part.unit, None, file_part.part)
     except StorageError as error:
         finding = found(
-            code_of_error(error), split.path, reason=error.message, topic=split.topic, partition=split.partition
+            code_of_error(error),
+            file_part.path,
+            reason=error.message,
+            topic=file_part.topic,
+            partition=file_part.partition,
         )
         report.add_finding(finding.row())
         yield RowChunk(tables.FINDING, [finding.row()])
 
 
-def _of_target(target: Target, request: DumpRequest, split_bytes: int, findings: list[Finding]) -> Iterator[LogSplit]:
+def _of_target(target: Target, request: DumpRequest, part_bytes: int, findings: list[Finding]) -> Iterator[FilePart]:
     if isinstance(target, LogDirTarget):
         findings += request.shown(target.log_dir.findings)
         for place in target.partitions:
@@ -245,33 +249,33 @@ def _of_target(target: Target, request: DumpRequest, split_bytes: int, findings:
             except StorageError as error:
                 findings.append(not_listed(place, error))
             else:
-                yield from _of_partition(partition, target.broker_path, request, split_bytes, findings)
+                yield from _of_partition(partition, target.broker_path, request, part_bytes, findings)
     elif isinstance(target, PartitionTarget):
-        yield from _of_partition(target.read(), target.log_dir, request, split_bytes, findings)
+        yield from _of_partition(target.read(), target.log_dir, request, part_bytes, findings)
     elif target.kind in LOG_KINDS or target.kind is FileKind.KRAFT_SNAPSHOT:
-        yield from _of_unit(unit_of_file(target, with_path=request.path), request, split_bytes)
+        yield from _of_unit(unit_of_file(target, with_path=request.path), request, part_bytes)
 
 
 def _of_partition(
-    partition: Partition, log_dir: str | None, request: DumpRequest, split_bytes: int, findings: list[Finding]
-) -> Iterator[LogSplit]:
+    partition: Partition, log_dir: str | None, request: DumpRequest, part_bytes: int, findings: list[Finding]
+) -> Iterator[FilePart]:
     findings += request.shown(partition.findings)
     unit = unit_of_partition(partition, log_dir, with_path=request.path)
     if request.level != "segments":
-        yield from _of_unit(unit, request, split_bytes)
+        yield from _of_unit(unit, request, part_bytes)
         return
     for file, segment in segment_files(partition, unit, with_path=request.path):
-        yield LogSplit(file=file, log_dir=log_dir, segment=segment)
+        yield FilePart(file=file, log_dir=log_dir, segment=segment)
 
 
-def _of_unit(unit: Unit, request: DumpRequest, split_bytes: int) -> Iterator[LogSplit]:
+def _of_unit(unit: Unit, request: DumpRequest, part_bytes: int) -> Iterator[FilePart]:
     reads_whole = request.level == "segments"
     for file in unit.files if reads_whole else files_in_range(unit.files, request.filters.offsets):
-        split = LogSplit(file=file, log_dir=unit.log_dir)
+        file_part = FilePart(file=file, log_dir=unit.log_dir)
         if reads_whole:
-            yield split
+            yield file_part
         else:
-            yield from divide(split, split_bytes, resync=request.resync)
+            yield from divide_file(file_part, part_bytes, resync=request.resync)
 
 
 class Position(NamedTuple):
@@ -349,8 +353,8 @@ def end_of(unit: Unit, on_loss: Callable[[UnreadRecords], None]) -> Position | N
 
 def parts_between(
     unit: Unit, start: Position | None, end: Position, on_loss: Callable[[UnreadRecords], None]
-) -> Iterator[LogSplit]:
-    """Yield the splits from one position to another, which `go_on` has returned. Raises StorageError."""
+) -> Iterator[FilePart]:
+    """Yield the parts from one position to another, which `go_on` has returned. Raises StorageError."""
     files = [file for file in unit.files if _base(file) <= end.segment]
     if not files or _base(files[-1]) != end.segment:
         on_loss(UnreadRecords(f"some records below offset {end.offset} were deleted before they were read", unit.path))
@@ -364,7 +368,7 @@ def parts_between(
         last = end.byte if _base(file) == end.segment else None
         if last is None or last > begin.byte:
             part = LogPart(start=begin.byte, end=last, begin=begin.byte, next_offset=begin.offset)
-            yield LogSplit(file=file, log_dir=unit.log_dir, part=part)
+            yield FilePart(file=file, log_dir=unit.log_dir, part=part)
 
 
 def _base(file: LogFile) -> int:
