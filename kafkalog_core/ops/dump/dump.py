@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from kafkalog_core.engine.chunks import RowOrigin, rows_at
-from kafkalog_core.engine.report import LogStats
+from kafkalog_core.engine.log_stats import LogStats
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.errors import (
     SelectionError,
@@ -33,8 +33,9 @@ from kafkalog_core.kafka.sim.logfiles import (
     unit_of_partition,
 )
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
-from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, is_compressed, segment_files, segment_row
+from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, is_compressed
 from kafkalog_core.ops.dump.logreader import LogReader
+from kafkalog_core.ops.dump.segment_rows import segment_files, segment_row
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS, Progress

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.chunks import LineRoom
-    from kafkalog_core.engine.report import LogStats, Report
+    from kafkalog_core.engine.log_stats import LogStats
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Severity
     from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.logfiles import LogFile, Unit

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.engine.chunks import Lines
-    from kafkalog_core.engine.report import LogStats, Report
+    from kafkalog_core.engine.log_stats import LogStats
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release

@@ -50,7 +50,7 @@ from kafkalog_core.ops.repair.context import distinct_settings
 from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
-from kafkalog_core.ops.verify.request import SegmentTask
+from kafkalog_core.ops.verify.request import SegmentCheck
 from kafkalog_core.ops.verify.txn_index import Doubt
 from kafkalog_core.storage.partition import partition_name, read_partition
 from kafkalog_core.storage.scan import ScanOptions
@@ -261,8 +261,8 @@ class PartitionReindex:
         """Return whether an append was interrupted there, so that no batch is lost."""
         return is_last and recovery.stop in _TAIL
 
-    def _segment_task(self, segment: Segment, *, is_last: bool) -> SegmentTask:
-        return SegmentTask(
+    def _segment_task(self, segment: Segment, *, is_last: bool) -> SegmentCheck:
+        return SegmentCheck(
             segment=segment,
             topic=self._partition.topic,
             partition=self._partition.partition,

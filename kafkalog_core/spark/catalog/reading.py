@@ -11,13 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kafkalog_core.engine.chunks import BatchChunk, Lines
-from kafkalog_core.engine.report import LogStats, Report
+from kafkalog_core.engine.log_stats import LogStats
+from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import FINDING_TYPES, found
 from kafkalog_core.kafka.sim.logfiles import LogFile, place_of, unit_of_partition
-from kafkalog_core.ops.dump.file_parts import segment_columns, segment_files
 from kafkalog_core.ops.dump.logreader import LogReader
 from kafkalog_core.ops.dump.runs import DumpRequest, RunReader
+from kafkalog_core.ops.dump.segment_rows import segment_columns, segment_files
 from kafkalog_core.ops.verify.resume import is_unchanged, marks_of, shape_of
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.verdict import next_offset

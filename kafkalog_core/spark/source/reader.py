@@ -17,21 +17,12 @@ from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import DENIED
 from kafkalog_core.kafka.sim.logfiles import Unit, unit_of_partition
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.dump.file_parts import (
-    FilePart,
-    Position,
-    UnreadRecords,
-    divide_file,
-    end_of,
-    go_on,
-    parts_between,
-    plan_file_parts,
-    read_file_part,
-)
+from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, plan_file_parts, read_file_part
 from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.spark.session.arrow import ArrowRows, rows_to_arrow
 from kafkalog_core.spark.session.schema import SPARK_TABLES, columns_of, struct_type
 from kafkalog_core.spark.source.options import source_options
+from kafkalog_core.spark.source.positions import Position, UnreadRecords, end_of, go_on, parts_between
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.objects import forget
 from kafkalog_core.storage.partition import read_partition

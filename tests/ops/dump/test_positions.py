@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import StorageError
 from kafkalog_core.kafka.sim.logfiles import Unit, unit_of_partition
-from kafkalog_core.ops.dump.file_parts import (
-    Position,
-    UnreadRecords,
-    divide_file,
-    end_of,
-    go_on,
-    parts_between,
-    read_file_part,
-)
+from kafkalog_core.ops.dump.file_parts import divide_file, read_file_part
 from kafkalog_core.ops.dump.runs import DumpRequest
+from kafkalog_core.spark.source.positions import Position, UnreadRecords, end_of, go_on, parts_between
 from kafkalog_core.storage.partition import read_partition
 from tests.support.build import batch_v2
 from tests.support.logs import records
