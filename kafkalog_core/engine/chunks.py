@@ -77,11 +77,11 @@ class LineRoom(Protocol):
     """Memory for lines."""
 
     def room(self) -> memoryview:
-        """Return room for many lines; those that were yielded before may be lost."""
+        """Return room for many lines. Lines that were yielded before may be lost."""
 
 
 class LineBuffer:
-    """A buffer for lines, which is allocated for the first one; each part of them overwrites the one before."""
+    """A buffer for lines, which is allocated for the first line. New lines overwrite the earlier ones."""
 
     def __init__(self, size_bytes: int = OUT_BYTES) -> None:
         self._size_bytes = size_bytes
@@ -156,7 +156,7 @@ class Lines:
 
 
 class ChunkColumns(NamedTuple):
-    """The columns of a chunk, valid as long as it; `selection` has a byte for each row, 0 for those left out."""
+    """The columns of a chunk, valid as long as it; `selection` has a byte for each row, 0 for one that is left out."""
 
     memory: memoryview
     batches: BatchColumns
@@ -167,7 +167,7 @@ class ChunkColumns(NamedTuple):
 
 
 class _ColumnChunk:
-    """Rows of columns; `selection` has a byte for each row, 0 for those that are left out."""
+    """Rows of columns; `selection` has a byte for each row, 0 for a row that is left out."""
 
     is_record = False
 

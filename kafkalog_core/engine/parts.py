@@ -179,8 +179,8 @@ def _scan_start(source: Source, part: LogPart, options: ScanOptions) -> _Start |
 def with_begin(source: Source, part: LogPart, options: ScanOptions) -> LogPart:
     """Return a part that begins next to its start, so that its reader need not walk there from the file's start.
 
-    Parts of a file are given in their order: the file is walked once. One that no scan reaches, or only a search
-    after damage, is returned as it is.
+    Pass the parts of a file in their order, so that the file is walked once. A part that no scan reaches, or only a
+    search after damage, is returned as it is.
     """
     if part.start <= part.begin:
         return part
@@ -236,7 +236,7 @@ _last_walk: Final = _LastWalk()
 
 
 def walk_lengths(source: Source, position: int, end: int, passed_before: Iterable[tuple[int, int]] = ()) -> Walk:
-    """Follow the lengths of a `.log` file's entries from one of them to the first that starts at `end` or after it.
+    """Follow the lengths of a `.log` file's entries, from one entry to the first that starts at or after `end`.
 
     `passed_before` are entries that an earlier walk has passed.
     """
@@ -267,7 +267,7 @@ def walk_lengths(source: Source, position: int, end: int, passed_before: Iterabl
 def last_good(
     source: Source, places: Iterable[tuple[int, int]], max_batch_bytes: int
 ) -> tuple[int, BatchColumns] | None:
-    """Return position and row of the last of some entries whose checksum is correct; None: there is none."""
+    """Return position and row of the last entry with a correct checksum; None: there is none."""
     framing, probe = LogFraming(0), BatchColumns(2)
     for position, size in reversed([*places]):
         if size > max_batch_bytes:

@@ -122,7 +122,7 @@ class Pool:
     def outputs(self, work_of: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> Iterator[TaskOutput]:
         """Yield the output of `work_of(*task, stream, advance)` for each task, in their order; they are read lazily.
 
-        Each output is to be read before the next one is requested. Its data come while the task is at work.
+        Read each output before the next one is requested. Its data come while the task is at work.
         """
         # No room for temporary files: outputs are kept in memory instead.
         if self._scratch is None or self.shortage is not None:
@@ -131,7 +131,7 @@ class Pool:
         yield from self._in_order(partial(self._submit_output, self._scratch, work_of), tasks)
 
     def stop_counting(self) -> None:
-        """Leave the progress alone from now on: it has raised an error, and would raise it again."""
+        """Report no more progress: the listener has raised an error, and would raise it again."""
         self._is_counting = False
 
     def wait(self, future: Future[_Done], seconds: float) -> None:
@@ -153,7 +153,7 @@ class Pool:
     def _in_order(
         self, submit: Callable[[tuple[Any, ...]], _Begun], tasks: Iterable[tuple[Any, ...]]
     ) -> Iterator[_Begun]:
-        """Yield what has begun, in order: as many tasks as there are processes, and the next one."""
+        """Yield the tasks that were started, in order: one more at a time than there are processes."""
         waiting: deque[_Begun] = deque()
         source = iter(tasks)
         while True:
@@ -198,7 +198,7 @@ class Pool:
 
 
 class _PoolOutput:
-    """The output of a task of a pool. If the progress ends `data`, that can be called again for the rest."""
+    """The output of a task of a pool. If the progress ends `data`, call it again for the rest."""
 
     def __init__(self, pool: Pool, future: Future[_Done], files: SpoolReader) -> None:
         self._pool = pool
@@ -277,7 +277,7 @@ def _not_started(error: Exception) -> WorkerLostError:
 def _sigint_blocked() -> Iterator[None]:
     """Block SIGINT for this thread, and so for the processes that it starts.
 
-    To block it may raise the KeyboardInterrupt of one that has come before: it is blocked then, too.
+    Blocking may raise the KeyboardInterrupt of an earlier SIGINT. SIGINT is blocked then, too.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
@@ -295,7 +295,7 @@ class _Shared(NamedTuple):
     stop: Any
 
     def advance(self, size_bytes: int) -> None:
-        """Count bytes that were read. Raises StopWorkError if nobody waits for the work any more."""
+        """Count bytes that were read. Raises StopWorkError if the caller no longer waits for the work."""
         # The one point at which a task can be stopped: every reader calls it.
         if self.stop.value:
             raise StopWorkError
@@ -313,7 +313,7 @@ class _WorkerState:
 
 
 class _Settings(NamedTuple):
-    """What a process has set for itself: how it reads, also an object store, and when Python looks for cycles."""
+    """Settings of a process: how it reads files and object stores, and when Python looks for cycles."""
 
     keeps_cache: bool
     limit: ReadLimit | None
@@ -322,7 +322,7 @@ class _Settings(NamedTuple):
 
 
 def _settings_of(jobs: int) -> _Settings:
-    """Return the settings of each of some processes: they share what this one may read in a second."""
+    """Return the settings of each process. The processes share the read limit of this one."""
     limit = None if READING.limit is None else READING.limit.share(jobs)
     return _Settings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold())
 
@@ -342,7 +342,7 @@ def _begin(shared: _Shared, settings: _Settings, scratch: str | None) -> None:
 
 
 class _Done(NamedTuple):
-    """What has become of a task: its result, or the error that it has raised; and what it has written last."""
+    """The end of a task: its result or its error, and the last bytes that it has written."""
 
     value: Any = None
     error: Exception | None = None
@@ -374,7 +374,7 @@ def _buffers(scratch: str) -> SpoolFiles:
 
 
 def _sendable(error: BaseException) -> Exception:
-    """Return an error that can be pickled both ways: another one would end the pool."""
+    """Return an error that can be pickled and unpickled. Any other error would end the pool."""
     failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
     if not isinstance(error, KafkalogError | StopWorkError):
         # An unexpected error loses its traceback on the way: its text is added as a note.
@@ -388,9 +388,9 @@ def _sendable(error: BaseException) -> Exception:
 
 
 def _keep_memory() -> None:
-    """Let malloc keep freed memory: each task needs as much, and getting it takes as long as half of the work.
+    """Let malloc keep freed memory. Each task needs as much, and allocating it again takes half as long as the work.
 
-    mallopt is of the GNU C library; elsewhere nothing changes.
+    mallopt is a function of the GNU C library; elsewhere nothing changes.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

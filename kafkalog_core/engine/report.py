@@ -57,16 +57,16 @@ class Report:
 
     @property
     def written_status(self) -> int:
-        """The exit status of a command whose reader has gone: of all that was read when rows were last written.
+        """The exit status of a command whose output has lost its reader, by what was read when rows were last written.
 
-        Before any were, that is everything so far. So it does not depend on whether the reader went before the first
-        rows or after them.
+        Before the first rows it counts everything so far. So the status does not depend on whether the reader ended
+        before or after the first rows.
         """
         return self.exit_status if self._written_status is None else self._written_status
 
     @property
     def unfinished_bytes(self) -> int:
-        """Bytes of log that were read of what was not finished, as far as progress was reported."""
+        """Bytes that were read of unfinished files, as far as progress was reported."""
         # Progress counts what was read; files that were not finished are in no other figure.
         return max(0, self.advanced_bytes - (self.bytes - self.unchanged_bytes))
 

@@ -223,7 +223,7 @@ def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> N
 
 
 def _matching(pattern: str) -> list[str]:
-    """Return the paths that a path means: itself, or those that match it. Raises StorageError of an object store."""
+    """Return the paths that a path means: itself, or all that match it. Raises StorageError of an object store."""
     other = None if is_object(pattern) else _OTHER_S3.match(pattern)
     if other is not None and not exists(pattern):
         raise NotFoundError(f"objects are read from s3:// paths; write s3://{pattern[other.end() :]}", path=pattern)

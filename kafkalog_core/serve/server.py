@@ -57,7 +57,7 @@ class BrokerOptions(Struct, frozen=True, kw_only=True):
         commits: what becomes of offsets that clients commit.
         limits: bounds of the network.
         groups: bounds of groups.
-        authentication: how clients prove who they are; None: nobody has to.
+        authentication: how clients prove who they are; None: no client has to.
     """
 
     listen: Sequence[Listener]
@@ -70,7 +70,7 @@ class BrokerOptions(Struct, frozen=True, kw_only=True):
     def user_of(self, connection: ConnectionFacts) -> str:
         """Return the name of a client's principal (`DefaultKafkaPrincipalBuilder`).
 
-        That is its SASL user, else the subject of its certificate, else ANONYMOUS.
+        That is its SASL user, or the subject of its certificate, or ANONYMOUS.
         """
         user = ANONYMOUS if self.authentication is None else self.authentication.user_of(connection)
         return (connection.certificate_subject() or ANONYMOUS) if user == ANONYMOUS else user
@@ -84,7 +84,7 @@ class Handlers(Protocol):
 
 
 class Without:
-    """The handlers of a part, without those that another part replaces."""
+    """The handlers of a part, without the handlers that another part replaces."""
 
     def __init__(self, part: Handlers, *replaced: str) -> None:
         """Leave out the handlers of some APIs, by name."""

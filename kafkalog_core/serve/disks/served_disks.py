@@ -113,7 +113,7 @@ class ServedTopic(Struct):
 
     @property
     def partition_count(self) -> int:
-        """The number of partitions: clients number them from 0, so those that are on no disk count."""
+        """The number of partitions. Clients number them from 0, so partitions that are on no disk count too."""
         return max(self.known_count, max(self.copies) + 1)
 
 

@@ -154,7 +154,7 @@ class BatchMap:
         return latest
 
     def last_offset_before(self, end: int) -> int:
-        """Return an offset that is not below that of the last batch which starts before `end`."""
+        """Return an offset at or above the offset of the last batch that starts before `end`."""
         return self._lasts[max(bisect_left(self._positions, end) - 1, 0)]
 
     # --- making it ----------------------------------------------------------------------------------------------------

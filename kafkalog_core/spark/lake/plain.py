@@ -39,7 +39,7 @@ _FORMAT: Final = "kafkalog-files"
 
 
 def check_new(store: Store, kind: OutputKind, run_id: str | None = None) -> None:
-    """Raise RefusedError for a directory that holds anything but files of this run, LockedError for that of another."""
+    """Raise LockedError for the directory of another run, RefusedError if it holds other files than this run's."""
     check_directory(store)
     names = [name for name in store.files() if run_id is None or run_of(name) != run_id]
     if not names:
@@ -66,7 +66,7 @@ _ELSEWHERE: Final = WayOut("name a new or empty directory", options="--to DIR")
 class PlainOutput(Committed):
     """A finished output, by the list in its `_SUCCESS`.
 
-    Raises RefusedError if the contents of `_SUCCESS` are not those that kafkalog writes; None: there is no such file.
+    data: contents of that file; None: there is no such file. Raises RefusedError if kafkalog has not written them.
     """
 
     def __init__(self, store: Store, kind: OutputKind, data: bytes | None = None) -> None:

@@ -40,7 +40,7 @@ _BOUNDED_HERE: Final = "delta.dataSkippingStatsColumns"
 
 
 class ConflictError(StorageError):
-    """Another commit was there first; nothing of this one was done."""
+    """Another commit came first; nothing of this one was done."""
 
 
 class TableFile(NamedTuple):
