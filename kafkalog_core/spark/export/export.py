@@ -279,8 +279,8 @@ class _Export(Struct):
         from kafkalog_core.spark.export.outcomes import read_view  # noqa: PLC0415 -- pyarrow: where there is work for it
 
         read = [plan for plan in plans if plan.log.unit.files and not plan.log.is_v07 and not plan.start.is_stopped]
-        pieces = ((plan.log.unit, plan.start.next_offset, self.request.reading.scan_options) for plan in read)
-        for plan, (view, findings) in zip(read, self.workers.map(read_view, pieces), strict=True):
+        tasks = ((plan.log.unit, plan.start.next_offset, self.request.reading.scan_options) for plan in read)
+        for plan, (view, findings) in zip(read, self.workers.map(read_view, tasks), strict=True):
             plan.view = view
             plan.add(findings)
 
@@ -297,7 +297,7 @@ class _Export(Struct):
             return []
         missing = self.lake.output.lost("records", self.lake.listed)
         found: list[tuple[TableFile, list[Name]]] = []
-        pieces = []
+        tasks = []
         for file in self.lake.output.files("records").values():
             drops = [name for name in low_of if self._may_hold(file, name) and _highest(file) >= low_of[name][1]]
             # By bounds alone, without opening a file: most files have no row of a reloaded partition.
@@ -305,11 +305,11 @@ class _Export(Struct):
                 continue
             found.append((file, drops))
             if not self._is_removed_whole(file, drops, low_of, is_missing=file.name in missing):
-                pieces.append(
+                tasks.append(
                     (file.name, tuple((*name, low_of[name][1]) for name in drops), self._new_file(file.values))
                 )
-        results = self.workers.map(keep_others, pieces) if pieces else ()
-        rewritten = {piece[0]: kept for piece, kept in zip(pieces, results, strict=True)}
+        results = self.workers.map(keep_others, tasks) if tasks else ()
+        rewritten = {task[0]: kept for task, kept in zip(tasks, results, strict=True)}
         replaced = []
         for file, drops in found:
             kept = rewritten.get(file.name) or Kept(None, {drops[0]: file.rows})

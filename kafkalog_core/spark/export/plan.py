@@ -1,4 +1,4 @@
-"""The export of one partition: the pieces that tasks read, the files that are removed, and the results."""
+"""The export of one partition: the parts of files that tasks read, the files that are removed, and the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data source `kafkalog`: it plans the pieces of a dump or a check, and tasks read them as Arrow batches."""
+"""The data source `kafkalog`: it plans the work of a dump or a check, and Spark tasks read it as Arrow batches."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def dump_request(options: SourceOptions, names: Sequence[str], targets: Sequence
 
 
 def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work]:
-    """Return the pieces of work, in the order of the targets. Raises StorageError if a target cannot be listed."""
+    """Return the work, in the order of the targets. Raises StorageError if a target cannot be listed."""
     _reach(options)
     targets = resolve(options.paths, options.selection)
     if options.table == "findings":
@@ -306,7 +306,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _as_offsets({name: position for name, position in found.items() if position is not None})
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """Return the pieces of log between two offsets, for the tasks."""
+        """Return the parts of the logs between two offsets, for the Spark tasks."""
         before, after, units = _as_positions(start), _as_positions(end), self._units()
         pieces = []
         for name, position in after.items():
@@ -315,7 +315,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if name not in units:
                 self._lost(UnreadRecords("the partition was deleted before its records were read", name))
                 continue
-            # Parts are cut where the stream is, so that a restart reads the same pieces again (exactly once with
+            # Parts are cut where the stream is, so that a restart reads the same parts again (exactly once with
             # Spark's offsets).
             for file_part in parts_between(units[name], before.get(name), position, self._lost):
                 pieces += [
@@ -324,7 +324,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one piece."""
+        """Yield the records of one group of parts."""
         if partition.value is not None:
             yield from read(partition.value, self._options, self._names)
 
