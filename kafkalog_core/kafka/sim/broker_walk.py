@@ -170,8 +170,8 @@ def walk_as_broker(
         base_offset: the number in its name.
         max_batch_bytes: the largest batch.
         takes_v2_magic: a magic from 3 to 127 counts as 2; else as that of a message, as those below 0 always do.
-        byte_range: first byte, and the one after the last, of a part that is walked as if it were the file; positions are
-            relative to its start.
+        byte_range: first byte, and the byte after the last, of a part that is walked as if it were the file. Positions
+            are relative to its start.
     """
     walk = _Walk(source, max_batch_bytes, byte_range or (0, source.size_bytes), takes_v2_magic=takes_v2_magic)
     walk.previous = max(base_offset, -MAX_INT64) - 1
