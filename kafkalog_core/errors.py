@@ -206,7 +206,7 @@ class StoreLostError(KafkalogError):
 class WorkerLostError(KafkalogError):
     """A worker process that ended before its work was done, so that the result is incomplete.
 
-    `wrote_rows`: it wrote to the output itself, which may end inside a line, and nobody has counted what it wrote.
+    `wrote_rows`: rows of the lost task were written to the output, which may end inside a line, and were not counted.
     """
 
     wrote_rows = False

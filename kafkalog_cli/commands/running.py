@@ -186,8 +186,8 @@ class _Finishing(Protocol):
 def early_end(writer: _Finishing, report: Report) -> Iterator[None]:
     """Write the summary of what is known so far where the body ends by Ctrl-C or a KafkalogError, then raise it again.
 
-    There is no summary for an error before the first row, and of rows that a process wrote that is lost: nobody counted
-    them. After a body that ends normally the caller writes the summary of the whole result.
+    There is no summary for an error before the first row, and none after rows of a worker process that was lost: they
+    were not counted. After a body that ends normally the caller writes the summary of the whole result.
     """
     try:
         yield

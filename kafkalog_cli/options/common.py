@@ -15,7 +15,7 @@ import click
 
 from kafkalog_cli.command import OUTPUT_FILE, complete, error_lines
 from kafkalog_cli.render.cells import safe_text
-from kafkalog_core.engine import selection
+from kafkalog_core.engine import quantities
 from kafkalog_core.engine.selection import Selection
 from kafkalog_core.engine.targets import LogDirTarget, resolve, where_to_look
 from kafkalog_core.errors import KafkalogError
@@ -81,10 +81,10 @@ def option_type(parse: Callable[[str], Value]) -> Callable[[str], Value]:
     return convert
 
 
-parse_size = option_type(selection.parse_size)
-parse_range = option_type(selection.parse_range)
-parse_times = option_type(selection.parse_times)
-parse_time_ms = option_type(selection.parse_time_ms)
+parse_size = option_type(quantities.parse_size)
+parse_range = option_type(quantities.parse_range)
+parse_times = option_type(quantities.parse_times)
+parse_time_ms = option_type(quantities.parse_time_ms)
 
 
 def parse_pattern(text: str) -> str:

@@ -25,8 +25,9 @@ from kafkalog_cli.render.grid import (
     time_column,
     word_column,
 )
-from kafkalog_core.engine.chunks import BatchChunk, RecordChunk, control_type_name
+from kafkalog_core.engine.chunks import BatchChunk, RecordChunk
 from kafkalog_core.format.columns import FORMAT_V07
+from kafkalog_core.format.control import control_type_name
 from kafkalog_core.format.layout import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,

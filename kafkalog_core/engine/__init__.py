@@ -1,1 +1,1 @@
-"""Work over targets: which files, in what order, by how many processes, and what is reported. It knows no verb."""
+"""Work over targets: which files, in what order, by how many processes, and what is reported. It imports no verb."""

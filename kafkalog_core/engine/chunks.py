@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafkalog_core import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS, fresh_memory
-from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32, MAX_INT64
+from kafkalog_core.format.control import control_type_name
+from kafkalog_core.format.decode import record_sequence
+from kafkalog_core.format.layout import CONTROL_BIT
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk, csv_fields, csv_row, json_object
 from kafkalog_core.output.templates import CsvTemplate, Template, batch_template, fits_header, record_template
@@ -34,7 +36,6 @@ __all__ = [
     "Lines",
     "RecordChunk",
     "RowOrigin",
-    "control_type_name",
     "long_csv_row",
     "long_line",
     "rows_at",
@@ -76,11 +77,11 @@ class LineRoom(Protocol):
     """Memory for lines."""
 
     def room(self) -> memoryview:
-        """Return room for many lines; those that were yielded before may be lost."""
+        """Return room for many lines. Lines that were yielded before may be lost."""
 
 
 class LineBuffer:
-    """A buffer for lines, which is allocated for the first one; each part of them overwrites the one before."""
+    """A buffer for lines, which is allocated for the first line. New lines overwrite the earlier ones."""
 
     def __init__(self, size_bytes: int = OUT_BYTES) -> None:
         self._size_bytes = size_bytes
@@ -155,7 +156,7 @@ class Lines:
 
 
 class ChunkColumns(NamedTuple):
-    """The columns of a chunk, valid as long as it; `selection` has a byte for each row, 0 for those left out."""
+    """The columns of a chunk, valid as long as it; `selection` has a byte for each row, 0 for one that is left out."""
 
     memory: memoryview
     batches: BatchColumns
@@ -166,7 +167,7 @@ class ChunkColumns(NamedTuple):
 
 
 class _ColumnChunk:
-    """Rows of columns; `selection` has a byte for each row, 0 for those that are left out."""
+    """Rows of columns; `selection` has a byte for each row, 0 for a row that is left out."""
 
     is_record = False
 
@@ -345,26 +346,6 @@ class RecordChunk(_ColumnChunk):
     def table(self) -> tables.Table:
         """The row type; rows of 0.7 have further columns."""
         return self._lines.place.table(tables.RECORD_V07 if self._is_v07 else tables.RECORD)
-
-
-def record_sequence(base_sequence: int, offset_delta: int) -> int:
-    """Return the sequence number of a record; it wraps at 2^31 (DefaultRecordBatch.incrementSequence)."""
-    if base_sequence < 0:
-        return -1
-    # Wraps as Java's long does
-    offset_delta = (offset_delta + MAX_INT64 + 1) % (2 * MAX_INT64 + 2) - MAX_INT64 - 1
-    # DefaultRecordBatch.incrementSequence: after 2^31-1 comes 0.
-    if base_sequence > MAX_INT32 - offset_delta:
-        return offset_delta - (MAX_INT32 - base_sequence) - 1
-    return base_sequence + offset_delta
-
-
-def control_type_name(key: bytes | None) -> str:
-    """Return the name of a control record's type, by its key; `unknown` if no release of Kafka writes that type."""
-    if key is None or len(key) < CONTROL_KEY.size:
-        return "unknown"
-    version, kind = CONTROL_KEY.struct.unpack_from(key)
-    return CONTROL_TYPE_NAMES[kind] if version >= 0 and 0 <= kind < len(CONTROL_TYPE_NAMES) else "unknown"
 
 
 _SUFFIXES: Final = {"auto": "", "base64": "_b64", "hex": "_hex"}

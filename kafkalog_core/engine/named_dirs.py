@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class NamedDirs:
-    """The log directories that a command names together. Each is read once, however many of them ask about the others.
+    """The log directories that a command names together. Each is read once, however many others ask about it.
 
     Args:
-        paths: absolute paths of them.
+        paths: their absolute paths.
     """
 
     def __init__(self, paths: Iterable[str] = ()) -> None:

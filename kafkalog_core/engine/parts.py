@@ -6,7 +6,9 @@ file's start: headers only, a small share of the bytes of large batches. That wa
 not: so the scan begins at the last batch before the part whose checksum is correct. A chain of lengths that leads to a
 good batch is one that a scan follows too, whatever else is wrong on the way; if the chain ends before the part, the
 framing is lost, and the part in which that happens reports the damage up to the file's end. With a search after damage,
-the walk goes on at the next whole batch, as that scan does.
+the walk goes on at the next whole batch, as that scan does. Then the items are the same too, except for one mark: if a
+wrong length leads by chance to a later batch, the scan searches and marks all items after it as `resynced`. The walk
+trusts the length and does not notice, so later parts lack the mark.
 
 A caller that hands out the parts of a file walks it once and gives each part the place where its reader begins
 (`with_begin`).
@@ -75,7 +77,7 @@ WHOLE: Final = LogPart()
 
 
 def divide(part: LogPart, size_bytes: int, part_bytes: int = PART_BYTES) -> list[LogPart]:
-    """Return a part in smaller ones of about `part_bytes`, as even as possible.
+    """Cut a part into parts of nearly equal size, at most `part_bytes` each.
 
     size_bytes: size of the part when its file was listed; what is appended since belongs to the last one.
     """
@@ -137,7 +139,7 @@ def part_items(
 
 
 def _kept(item: Run | Damage, part: LogPart) -> Run | Damage | None:
-    """Return the part of an item that is in a part of the file; None: nothing is."""
+    """Return the rows of an item that start in a part of the file; None: there are none."""
     if isinstance(item, Damage):
         return item if item.position >= part.start else None
     positions = item.batches.column("position")
@@ -151,7 +153,7 @@ def _kept(item: Run | Damage, part: LogPart) -> Run | Damage | None:
         return item
     if first == last:
         return None
-    return item.part(first, last)
+    return item.rows(first, last)
 
 
 class _Start(NamedTuple):
@@ -177,8 +179,8 @@ def _scan_start(source: Source, part: LogPart, options: ScanOptions) -> _Start |
 def with_begin(source: Source, part: LogPart, options: ScanOptions) -> LogPart:
     """Return a part that begins next to its start, so that its reader need not walk there from the file's start.
 
-    Parts of a file are given in their order: the file is walked once. One that no scan reaches, or only a search
-    after damage, is returned as it is.
+    Pass the parts of a file in their order, so that the file is walked once. A part that no scan reaches, or only a
+    search after damage, is returned as it is.
     """
     if part.start <= part.begin:
         return part
@@ -234,7 +236,7 @@ _last_walk: Final = _LastWalk()
 
 
 def walk_lengths(source: Source, position: int, end: int, passed_before: Iterable[tuple[int, int]] = ()) -> Walk:
-    """Follow the lengths of a `.log` file's entries from one of them to the first that starts at `end` or after it.
+    """Follow the lengths of a `.log` file's entries, from one entry to the first that starts at or after `end`.
 
     `passed_before` are entries that an earlier walk has passed.
     """
@@ -265,7 +267,7 @@ def walk_lengths(source: Source, position: int, end: int, passed_before: Iterabl
 def last_good(
     source: Source, places: Iterable[tuple[int, int]], max_batch_bytes: int
 ) -> tuple[int, BatchColumns] | None:
-    """Return position and row of the last of some entries whose checksum is correct; None: there is none."""
+    """Return position and row of the last entry with a correct checksum; None: there is none."""
     framing, probe = LogFraming(0), BatchColumns(2)
     for position, size in reversed([*places]):
         if size > max_batch_bytes:

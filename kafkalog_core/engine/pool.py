@@ -1,4 +1,4 @@
-"""Workers that do pieces of work at the same time, and whether a run is worth starting any.
+"""Workers that do tasks at the same time, and whether a run is worth starting any.
 
 The processes themselves are in `processes`, which is imported when a run starts them: most runs end before that.
 """
@@ -27,14 +27,14 @@ _Result = TypeVar("_Result")
 
 
 class Workers(Protocol):
-    """Workers that do pieces of work in parallel: processes on this machine, or on others."""
+    """Workers that do tasks in parallel: processes on this machine, or on others."""
 
     @property
     def jobs(self) -> int:
-        """Number of pieces that are worked on at the same time."""
+        """Number of tasks that are done at the same time."""
 
-    def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
-        """Return the results of `work_of(*piece, advance)` in the order of `pieces`, which are read lazily.
+    def map(self, work_of: Callable[..., _Result], tasks: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
+        """Return the results of `work_of(*task, advance)` in the order of `tasks`, which are read lazily.
 
         Several maps may run at the same time. Raises WorkerLostError, and the errors of this project that `work_of`
         raises.
@@ -45,32 +45,32 @@ SHARED_BYTES: Final = 64 * 1024 * 1024
 """Bytes of log that one process reads in the time that other processes need to start."""
 
 
-def wants_processes(jobs: int, pieces: int, size_bytes: int) -> bool:
-    """Return whether several processes do this work sooner than one: more than one piece, and enough bytes to read."""
-    return min(jobs, pieces) > 1 and size_bytes >= SHARED_BYTES
+def wants_processes(jobs: int, tasks: int, size_bytes: int) -> bool:
+    """Return whether several processes do this work sooner than one: more than one task, and enough bytes to read."""
+    return min(jobs, tasks) > 1 and size_bytes >= SHARED_BYTES
 
 
 def run_all(
-    work_of: Callable[..., _Result], pieces: Sequence[tuple[Any, ...]], jobs: int, size_bytes: int, progress: Progress
+    work_of: Callable[..., _Result], tasks: Sequence[tuple[Any, ...]], jobs: int, size_bytes: int, progress: Progress
 ) -> Iterator[_Result]:
-    """Yield `work_of(*piece, advance)` for each piece in order, in this process or, if that is faster, in several.
+    """Yield `work_of(*task, advance)` for each task in order, in this process or, if that is faster, in several.
 
     Args:
         work_of: a function of a module; it calls its last argument with the bytes that it has read.
-        pieces: arguments of each call, picklable.
+        tasks: arguments of each call, picklable.
         jobs: the most processes.
-        size_bytes: bytes that all pieces read together.
+        size_bytes: bytes that all tasks read together.
         progress: is shown the bytes that are read.
 
     Raises WorkerLostError, and what `work_of` raises.
     """
-    if not wants_processes(jobs, len(pieces), size_bytes):
-        yield from (work_of(*piece, progress.advance) for piece in pieces)
+    if not wants_processes(jobs, len(tasks), size_bytes):
+        yield from (work_of(*task, progress.advance) for task in tasks)
         return
     from kafkalog_core.engine.processes import Pool  # noqa: PLC0415 -- see above
 
-    with Pool(min(jobs, len(pieces)), progress) as pool:
-        yield from pool.map(work_of, pieces)
+    with Pool(min(jobs, len(tasks)), progress) as pool:
+        yield from pool.map(work_of, tasks)
 
 
 def give_way() -> None:

@@ -85,7 +85,7 @@ class Pool:
         self._numbers = itertools.count()
         self._is_counting = True
         self._context = _context(self._scratch, may_fork=may_fork)
-        self._children = _heeds_children()
+        self._children = _keep_exit_statuses()
         try:
             self._shared = _Shared(self._context.Value("q", 0), self._context.Value("b", 0, lock=False))
             # Ctrl-C goes to the whole process group; the children inherit the blocked signal, and the caller ends them.
@@ -104,7 +104,7 @@ class Pool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._shared.stop.value = True  # of what is not done yet nobody wants the result
+        self._shared.stop.value = True  # Results of unfinished tasks are no longer wanted.
         try:
             # Nothing is cancelled by force: a task ends at its next report of bytes.
             self._executor.shutdown(cancel_futures=True)
@@ -126,7 +126,7 @@ class Pool:
     def outputs(self, work_of: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> Iterator[TaskOutput]:
         """Yield the output of `work_of(*task, stream, advance)` for each task, in their order; they are read lazily.
 
-        Each output is to be read before the next one is requested. Its data come while the task is at work.
+        Read each output before the next one is requested. Its data come while the task is at work.
         """
         # No room for temporary files: outputs are kept in memory instead.
         if self._scratch is None or self.shortage is not None:
@@ -135,7 +135,7 @@ class Pool:
         yield from self._in_order(partial(self._submit_output, self._scratch, work_of), tasks)
 
     def stop_counting(self) -> None:
-        """Leave the progress alone from now on: it has raised an error, and would raise it again."""
+        """Report no more progress: the listener has raised an error, and would raise it again."""
         self._is_counting = False
 
     def wait(self, future: Future[_Done], seconds: float) -> None:
@@ -157,7 +157,7 @@ class Pool:
     def _in_order(
         self, submit: Callable[[tuple[Any, ...]], _Begun], tasks: Iterable[tuple[Any, ...]]
     ) -> Iterator[_Begun]:
-        """Yield what has begun, in order: as many tasks as there are processes, and the next one."""
+        """Yield the tasks that were started, in order: one more at a time than there are processes."""
         waiting: deque[_Begun] = deque()
         source = iter(tasks)
         while True:
@@ -202,7 +202,7 @@ class Pool:
 
 
 class _PoolOutput:
-    """The output of a task of a pool. If the progress ends `data`, that can be called again for the rest."""
+    """The output of a task of a pool. If the progress ends `data`, call it again for the rest."""
 
     def __init__(self, pool: Pool, future: Future[_Done], files: SpoolReader) -> None:
         self._pool = pool
@@ -253,7 +253,7 @@ def _context(scratch: str | None, *, may_fork: bool) -> BaseContext:
     return multiprocessing.get_context(method)
 
 
-def _heeds_children() -> signal.Handlers | None:
+def _keep_exit_statuses() -> signal.Handlers | None:
     """Let the system keep the exit status of children, and return how to undo that; None: it does.
 
     A supervisor may start it with SIGCHLD ignored. The system then keeps no exit status of a child, and the executor
@@ -282,7 +282,7 @@ def _not_started(error: Exception) -> WorkerLostError:
 def _sigint_blocked() -> Iterator[None]:
     """Block SIGINT for this thread, and so for the processes that it starts.
 
-    To block it may raise the KeyboardInterrupt of one that has come before: it is blocked then, too.
+    Blocking may raise the KeyboardInterrupt of an earlier SIGINT. SIGINT is blocked then, too.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
@@ -300,7 +300,7 @@ class _Shared(NamedTuple):
     stop: Any
 
     def advance(self, size_bytes: int) -> None:
-        """Count bytes that were read. Raises StopWorkError if nobody waits for the work any more."""
+        """Count bytes that were read. Raises StopWorkError if the caller no longer waits for the work."""
         # The one point at which a task can be stopped: every reader calls it.
         if self.stop.value:
             raise StopWorkError
@@ -310,15 +310,15 @@ class _Shared(NamedTuple):
                 self.read_bytes.value += size_bytes
 
 
-class _Here:
-    """What this process has of its pool, where it is one of a pool."""
+class _WorkerState:
+    """This worker's shared values and spool files."""
 
     shared: ClassVar[_Shared]
     buffers: ClassVar[SpoolFiles | None] = None
 
 
 class _Settings(NamedTuple):
-    """What a process has set for itself: how it reads, also an object store, and when Python looks for cycles."""
+    """Settings of a process: how it reads files and object stores, and when Python looks for cycles."""
 
     keeps_cache: bool
     limit: ReadLimit | None
@@ -327,7 +327,7 @@ class _Settings(NamedTuple):
 
 
 def _settings_of(jobs: int) -> _Settings:
-    """Return the settings of each of some processes: they share what this one may read in a second."""
+    """Return the settings of each process. The processes share the read limit of this one."""
     limit = None if READING.limit is None else READING.limit.share(jobs)
     return _Settings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold())
 
@@ -339,7 +339,7 @@ def _begin(shared: _Shared, settings: _Settings, scratch: str | None) -> None:
     # As in the parent, where the command has set it.
     gc.set_threshold(*settings.gc_threshold)
     READING.keeps_cache, READING.limit, REACHING.options = settings.keeps_cache, settings.limit, settings.storage
-    _Here.shared, REACHING.check = shared, partial(shared.advance, 0)
+    _WorkerState.shared, REACHING.check = shared, partial(shared.advance, 0)
     _keep_memory()
     # A limit of threads: then it ends when it asks for another task
     with suppress(RuntimeError):
@@ -347,7 +347,7 @@ def _begin(shared: _Shared, settings: _Settings, scratch: str | None) -> None:
 
 
 class _Done(NamedTuple):
-    """What has become of a task: its result, or the error that it has raised; and what it has written last."""
+    """The end of a task: its result or its error, and the last bytes that it has written."""
 
     value: Any = None
     error: Exception | None = None
@@ -362,7 +362,7 @@ class _Done(NamedTuple):
 
 def _run(work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, int] | None) -> _Done:
     """Do a task. place: of its spool, directory and number; None: it has none."""
-    advance = _Here.shared.advance
+    advance = _WorkerState.shared.advance
     stream = None if place is None else SpoolWriter(*place, _buffers(place[0]), partial(advance, 0))
     given = task if stream is None else (*task, stream)
     try:
@@ -373,13 +373,13 @@ def _run(work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, i
 
 
 def _buffers(scratch: str) -> SpoolFiles:
-    if _Here.buffers is None:
-        _Here.buffers = SpoolFiles(scratch)
-    return _Here.buffers
+    if _WorkerState.buffers is None:
+        _WorkerState.buffers = SpoolFiles(scratch)
+    return _WorkerState.buffers
 
 
 def _sendable(error: BaseException) -> Exception:
-    """Return an error that can be pickled both ways: another one would end the pool."""
+    """Return an error that can be pickled and unpickled. Any other error would end the pool."""
     failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
     if not isinstance(error, KafkalogError | StopWorkError):
         # An unexpected error loses its traceback on the way: its text is added as a note.
@@ -393,9 +393,9 @@ def _sendable(error: BaseException) -> Exception:
 
 
 def _keep_memory() -> None:
-    """Let malloc keep freed memory: each task needs as much, and getting it takes as long as half of the work.
+    """Let malloc keep freed memory. Each task needs as much, and allocating it again takes half as long as the work.
 
-    mallopt is of the GNU C library; elsewhere nothing changes.
+    mallopt is a function of the GNU C library; elsewhere nothing changes.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,9 +1,8 @@
 """What a task writes, on its way from its process to the caller: files of some megabytes.
 
 A process has a few such files, which it uses again after they were read, and waits while none is free: so the space is
-bounded, whatever tasks write. Only one task is read at a time, the first that has not ended; those after it wait. So
-the order is that of the tasks, and no process waits for a task after its own. The last bytes of a task come with its
-result if they are few: most tasks need no file.
+bounded, whatever tasks write. Outputs are read one at a time, in the order of the tasks. So no process waits for a task
+after its own. The last bytes of a task come with its result if they are few: most tasks need no file.
 
 Workers on other machines share no directory with the caller. They keep their output in memory, compressed.
 """
@@ -41,9 +40,9 @@ __all__ = [
 ]
 
 SPOOL_BYTES: Final = 8 * 1024 * 1024
-"""What a file holds; what is written at once and is larger gets a file of its own."""
+"""Size of a file. A larger write gets a file of its own."""
 MOST_FILES: Final = 4
-"""Files of a process that wait for the reader, besides the one that is being written."""
+"""Files of a process that wait for the reader, without the file that is being written."""
 _HEAD_BYTES: Final = 8
 """A file begins with the size of what follows."""
 _LITTLE_BYTES: Final = 64 * 1024
@@ -62,7 +61,7 @@ class OutputStream(Protocol):
 
 
 class TaskOutput(Protocol):
-    """What one task has written, which is read once and in order, and its result."""
+    """The output of one task, which is read once and in order, and its result."""
 
     def data(self) -> Iterator[bytes | memoryview]:
         """Yield what the task writes, as soon as it comes, in pieces that end where a write of it ends.
@@ -88,13 +87,13 @@ def sent(output: TaskOutput) -> Iterator[Any]:
 
 
 class HeldBytes(NamedTuple):
-    """What a task has written that is in no file: compressed blocks, and the bytes after them."""
+    """Output of a task that is in no file: compressed blocks, and the bytes after them."""
 
     blocks: tuple[bytes, ...] = ()
     last: bytes = b""
 
     def data(self) -> Iterator[bytes]:
-        """Yield it."""
+        """Yield the bytes in order."""
         yield from map(zlib.decompress, self.blocks)
         if self.last:
             yield self.last
@@ -139,8 +138,8 @@ def _has_links(directory: str) -> bool:
 class SpoolFiles:
     """The files of one process: a few of fixed size, mapped into its memory, and used again after they were read.
 
-    What a task writes is copied no further: the reader passes the files on. Their space is allocated before, because
-    a process is killed that writes to memory for which the disk has no room.
+    The output of a task is not copied again: the reader passes the files on. Their space is allocated first, because
+    the system kills a process that writes to mapped memory when the disk is full.
     """
 
     def __init__(self, directory: str) -> None:
@@ -332,7 +331,7 @@ class _KeptOutput(NamedTuple):
 
 
 def kept_output(work_of: Callable[..., Any], *task: Any) -> _KeptOutput:
-    """Do a task, of which the last argument is the function that counts what is read, and keep what it writes."""
+    """Do a task and keep its output in memory. The last argument is the function that counts bytes read."""
     *given, advance = task
     stream = _MemoryStream()
     value = work_of(*given, stream, advance)

@@ -223,7 +223,7 @@ def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> N
 
 
 def _matching(pattern: str) -> list[str]:
-    """Return the paths that a path means: itself, or those that match it. Raises StorageError of an object store."""
+    """Return the paths that a path means: itself, or all that match it. Raises StorageError of an object store."""
     other = None if is_object(pattern) else _OTHER_S3.match(pattern)
     if other is not None and not exists(pattern):
         raise NotFoundError(f"objects are read from s3:// paths; write s3://{pattern[other.end() :]}", path=pattern)
@@ -281,7 +281,6 @@ def _log_kind(file: FileInfo) -> FileKind:
     # Only its first block: the rest may be readable
     except UnreadableError:
         return file.name.kind
-    # Damage looks like anything: a name with an offset counts more than the content.
     if content.kind in _FOREIGN_CONTENT and file.name.base_offset is None:
         raise UnknownFileError(f"{content.what}, not a log of Kafka", path=file.path)
     return file.name.kind
@@ -305,7 +304,6 @@ def _directory_targets(listing: Listing, identity: _Identity) -> list[Target]:
     if not has_log and is_redpanda(listing):
         raise UnsupportedError(f"a directory of {_REDPANDA}", path=listing.path)
     log_dir = log_dir_of(listing)
-    # Content before the name: a log directory may be called `kafka-1`.
     is_partition = has_log and name.is_partition and not log_dir.is_broker_dir
     if not is_partition and _is_log_dir(log_dir, has_log=has_log):
         return [LogDirTarget(log_dir=log_dir, partitions=log_dir.partitions, is_whole=True)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog_core.errors import FieldError, TruncatedError
-from kafkalog_core.format.layout import CONTROL_TYPE_NAMES, MAX_VARINT_BYTES, UUID_SIZE
+from kafkalog_core.format.layout import CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_VARINT_BYTES, UUID_SIZE
 from kafkalog_core.format.textfile import uuid_text
 from kafkalog_core.structs import Struct
 
@@ -373,3 +373,11 @@ _DECODERS: Final[dict[int, Callable[[FlexibleReader], ControlValue]]] = dict(
         )
     )
 )
+
+
+def control_type_name(key: bytes | None) -> str:
+    """Return the name of a control record's type, by its key; `unknown` if no release of Kafka writes that type."""
+    if key is None or len(key) < CONTROL_KEY.size:
+        return "unknown"
+    version, kind = CONTROL_KEY.struct.unpack_from(key)
+    return CONTROL_TYPE_NAMES[kind] if version >= 0 and 0 <= kind < len(CONTROL_TYPE_NAMES) else "unknown"

@@ -39,6 +39,7 @@ __all__ = [
     "first_offset",
     "header_contradictions",
     "lost_offsets",
+    "record_sequence",
     "records_outside",
     "state_at",
 ]
@@ -555,3 +556,15 @@ def records_outside(batches: BatchColumns, records: RecordColumns) -> Iterator[C
         while row < records.count and rows[row] == batch:
             row += 1
         row = kernels.find_outside(batches, records, row)
+
+
+def record_sequence(base_sequence: int, offset_delta: int) -> int:
+    """Return the sequence number of a record; it wraps at 2^31 (DefaultRecordBatch.incrementSequence)."""
+    if base_sequence < 0:
+        return -1
+    # Wraps as Java's long does
+    offset_delta = (offset_delta + MAX_INT64 + 1) % (2 * MAX_INT64 + 2) - MAX_INT64 - 1
+    # DefaultRecordBatch.incrementSequence: after 2^31-1 comes 0.
+    if base_sequence > MAX_INT32 - offset_delta:
+        return offset_delta - (MAX_INT32 - base_sequence) - 1
+    return base_sequence + offset_delta

@@ -38,7 +38,7 @@ from kafkalog_core.serve.metrics.status import BrokerStatus
 from kafkalog_core.serve.network.answers import NO_OBSERVER
 from kafkalog_core.serve.network.request_threads import CHANGE_S
 from kafkalog_core.serve.network.socket_server import resolved
-from kafkalog_core.serve.server import network_of
+from kafkalog_core.serve.server import Without, network_of
 from kafkalog_core.serve.topics.broker_configs import identity_configs, limit_configs
 from kafkalog_core.serve.topics.fetch_requests import FetchRequests
 from kafkalog_core.serve.topics.topic_requests import NodeAddress, TopicRequests
@@ -148,8 +148,10 @@ class LiveBroker:
         partitions = settings.number("num.partitions")
         changes = TopicChanges(disks, default_partitions=partitions, deleted=self._forget_topic)
         in_transactions = self._transactions, group_log.partition_of
+        topics = TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never)
         return (
-            TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
+            # A broker over dead disks answers these itself; here the parts below do.
+            Without(topics, "Produce", "DescribeConfigs", "DescribeAcls"),
             FetchRequests(disks, clock, waiters, traffic),
             ProduceRequests(disks, self._transactions, clock_ms, waiters.notify, traffic),
             GroupRequests(self._groups, self._address, can_delete=True, create_topic=self._create_topic),

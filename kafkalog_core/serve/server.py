@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kafkalog_core.serve.security.authentication import Authentication
     from kafkalog_core.serve.topics.traffic import Traffic
 
-__all__ = ["BrokerOptions", "ReadOnlyBroker", "network_of"]
+__all__ = ["BrokerOptions", "Handlers", "ReadOnlyBroker", "Without", "handlers_of", "network_of"]
 
 _NOTED_PROBLEMS = 10
 
@@ -57,7 +57,7 @@ class BrokerOptions(Struct, frozen=True, kw_only=True):
         commits: what becomes of offsets that clients commit.
         limits: bounds of the network.
         groups: bounds of groups.
-        authentication: how clients prove who they are; None: nobody has to.
+        authentication: how clients prove who they are; None: no client has to.
     """
 
     listen: Sequence[Listener]
@@ -70,7 +70,7 @@ class BrokerOptions(Struct, frozen=True, kw_only=True):
     def user_of(self, connection: ConnectionFacts) -> str:
         """Return the name of a client's principal (`DefaultKafkaPrincipalBuilder`).
 
-        That is its SASL user, else the subject of its certificate, else ANONYMOUS.
+        That is its SASL user, or the subject of its certificate, or ANONYMOUS.
         """
         user = ANONYMOUS if self.authentication is None else self.authentication.user_of(connection)
         return (connection.certificate_subject() or ANONYMOUS) if user == ANONYMOUS else user
@@ -81,6 +81,33 @@ class Handlers(Protocol):
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
+
+
+class Without:
+    """The handlers of a part, without the handlers that another part replaces."""
+
+    def __init__(self, part: Handlers, *replaced: str) -> None:
+        """Leave out the handlers of some APIs, by name."""
+        self._part = part
+        self._replaced = replaced
+
+    def handlers(self) -> dict[str, tuple[int, Handler]]:
+        """See `Handlers`. Raises KeyError for an API that the part does not have."""
+        found = self._part.handlers()
+        for name in self._replaced:
+            del found[name]
+        return found
+
+
+def handlers_of(parts: Iterable[Handlers]) -> dict[str, tuple[int, Handler]]:
+    """Return the handlers of all parts. Raises ValueError if two parts have a handler of one API."""
+    found: dict[str, tuple[int, Handler]] = {}
+    for part in parts:
+        for name, entry in part.handlers().items():
+            if name in found:
+                raise ValueError(f"{name} has two handlers, and `Without` leaves out neither of them")
+            found[name] = entry
+    return found
 
 
 class ServedCluster(Protocol):
@@ -109,7 +136,7 @@ def network_of(
     guard = options.authentication
     every = [*parts] if guard is None else [*parts, guard]
     dispatcher = RequestDispatcher(
-        {name: entry for each in every for name, entry in each.handlers().items()},
+        handlers_of(every),
         decoded=decoded,
         throttles=throttles,
         lacks_groups=lacks_groups,

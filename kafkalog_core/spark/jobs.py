@@ -14,7 +14,7 @@ from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.compact.compact import compact as simulate_all
 from kafkalog_core.ops.compact.forecast import CompactTask
 from kafkalog_core.ops.compact.planning import compact_to
-from kafkalog_core.ops.compact.simulation import MapPart, PartHead, merged_map, packed_part, parts_of
+from kafkalog_core.ops.compact.simulation import MapShare, PartHead, merged_map, packed_part, parts_of
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ViewTask, read_view, totals
 from kafkalog_core.ops.retain.retain import retained_of
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
@@ -127,7 +127,7 @@ DEFAULT_GIANT_BYTES: Final = 4 * 1024 * 1024 * 1024
 """The size from which a log is a giant: a smaller log is read before the shuffle has moved the maps of its parts."""
 
 _Result = TypeVar("_Result")
-_Piece = tuple[Any, ...]
+_Task = tuple[Any, ...]
 _Key = tuple[int, int, int]  # number of the giant, of its part, of the piece of that part's map
 
 
@@ -164,10 +164,10 @@ def compact(
 
 
 class _GiantWorkers:
-    """Workers that share the pieces of giants: pieces that begin with the `CompactTask` of a very large log.
+    """Workers that share the work on giants: tasks whose first argument is the `CompactTask` of a very large log.
 
-    Several tasks build the offset map of a giant. Then `work_of(*piece, advance, known)` is called, where `known` is
-    that map.
+    Several Spark tasks build the offset map of a giant. Then `work_of(*task, advance, known)` is called, where `known`
+    is that map.
     """
 
     def __init__(self, workers: SparkWorkers, giant_bytes: int, *, forced: bool) -> None:
@@ -180,9 +180,9 @@ class _GiantWorkers:
         """See `Workers`."""
         return self._workers.jobs
 
-    def map(self, work_of: Callable[..., _Result], pieces: Iterable[_Piece]) -> Iterator[_Result]:
+    def map(self, work_of: Callable[..., _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
         """See `Workers`."""
-        known = list(pieces)
+        known = list(tasks)
         giants = self._giants(
             {number: each[0] for number, each in enumerate(known) if isinstance(each[0], CompactTask)}
         )
@@ -190,8 +190,8 @@ class _GiantWorkers:
             return self._workers.map(work_of, known)
         return self._map_shared(work_of, known, giants)
 
-    def _giants(self, tasks: Mapping[int, CompactTask]) -> dict[int, tuple[MapPart, ...]]:
-        """Return the parts from which the map of each giant is built, by the number of the giant's piece."""
+    def _giants(self, tasks: Mapping[int, CompactTask]) -> dict[int, tuple[MapShare, ...]]:
+        """Return the parts from which the map of each giant is built, by the number of the giant's task."""
         share = sum(task.expected_bytes for task in tasks.values()) / self.jobs
         large = [
             number
@@ -203,22 +203,22 @@ class _GiantWorkers:
         return {number: some for number, some in zip(large, parts, strict=True) if some}
 
     def _map_shared(
-        self, work_of: Callable[..., _Result], pieces: Sequence[_Piece], giants: dict[int, tuple[MapPart, ...]]
+        self, work_of: Callable[..., _Result], tasks: Sequence[_Task], giants: dict[int, tuple[MapShare, ...]]
     ) -> Iterator[_Result]:
-        """Run one Spark job: first the maps of the giants' parts, then the giants next to all other pieces."""
+        """Run one Spark job: first the maps of the giants' parts, then the giants next to all other tasks."""
         context = self._workers.spark.sparkContext
         places = list(giants)
-        others = [number for number in range(len(pieces)) if number not in giants]
+        others = [number for number in range(len(tasks)) if number not in giants]
         parts = [(group, part) for group, number in enumerate(places) for part in giants[number]]
         packed = context.parallelize(parts, len(parts)).flatMap(_Pack(self._workers.task_of(packed_part)))
-        decide = _Decide(self._workers.task_of(decide_with), work_of, [pieces[number] for number in places])
+        decide = _Decide(self._workers.task_of(decide_with), work_of, [tasks[number] for number in places])
         shuffled = packed.repartitionAndSortWithinPartitions(len(places), _group_of)
         results: RDD[Any] = shuffled.mapPartitionsWithIndex(decide)
         if others:
             plain = _Plain(self._workers.task_of(work_of))
-            results = results.union(context.parallelize([pieces[number] for number in others], len(others)).map(plain))
+            results = results.union(context.parallelize([tasks[number] for number in others], len(others)).map(plain))
         found = dict(zip([*places, *others], self._workers.collect(results), strict=True))
-        for number in range(len(pieces)):
+        for number in range(len(tasks)):
             [result] = found[number]
             if isinstance(result, Raised):
                 raise result.error
@@ -226,7 +226,7 @@ class _GiantWorkers:
 
 
 # --- on the executors -------------------------------------------------------------------------------------------------
-def _parts_of(task: CompactTask, most: int, forced: bool, advance: Callable[[int], None]) -> tuple[MapPart, ...]:
+def _parts_of(task: CompactTask, most: int, forced: bool, advance: Callable[[int], None]) -> tuple[MapShare, ...]:
     return parts_of(task, most, advance, forced=forced)
 
 
@@ -236,13 +236,13 @@ def _group_of(key: _Key) -> int:
 
 def decide_with(
     work_of: Callable[..., _Result],
-    piece: _Piece,
+    arguments: _Task,
     packed: Iterable[PartHead | bytes],
     advance: Callable[[int], None],
 ) -> _Result:
-    """Merge the maps of a giant's parts and do its piece of work with the merged map; None: there is no map."""
-    task: CompactTask = piece[0]
-    return work_of(*piece, advance, merged_map(task.config(), packed))
+    """Merge the maps of a giant's parts and do its task with the merged map; None: there is no map."""
+    task: CompactTask = arguments[0]
+    return work_of(*arguments, advance, merged_map(task.config(), packed))
 
 
 class _Pack(Struct, frozen=True):
@@ -250,7 +250,7 @@ class _Pack(Struct, frozen=True):
 
     task: Callable[..., Any]
 
-    def __call__(self, one: tuple[int, MapPart]) -> Iterator[tuple[_Key, PartHead | bytes]]:
+    def __call__(self, one: tuple[int, MapShare]) -> Iterator[tuple[_Key, PartHead | bytes]]:
         group, part = one
         packed = self.task(part)
         if isinstance(packed, Raised):
@@ -264,10 +264,10 @@ class _Decide(Struct, frozen=True):
 
     task: Callable[..., Any]
     work_of: Callable[..., Any]
-    pieces: list[_Piece]
+    tasks: list[_Task]
 
     def __call__(self, group: int, packed: Iterable[tuple[_Key, PartHead | bytes]]) -> Iterator[list[Any]]:
-        yield [self.task(self.work_of, self.pieces[group], (piece for _, piece in packed))]
+        yield [self.task(self.work_of, self.tasks[group], (piece for _, piece in packed))]
 
 
 class _Plain(Struct, frozen=True):
@@ -275,5 +275,5 @@ class _Plain(Struct, frozen=True):
 
     task: Callable[..., Any]
 
-    def __call__(self, piece: _Piece) -> list[Any]:
-        return [self.task(*piece)]
+    def __call__(self, arguments: _Task) -> list[Any]:
+        return [self.task(*arguments)]

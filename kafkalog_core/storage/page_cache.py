@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AHEAD_BYTES", "ReadPages", "absent_ranges", "give_back", "opened"]
 
-PART_BYTES: Final = 8 * 1024 * 1024
+LOOK_BYTES: Final = 8 * 1024 * 1024
 """A file is looked at in parts of this size: a look takes some microseconds."""
 AHEAD_BYTES: Final = 16 * 1024 * 1024
 """How far the system reads ahead of us: two windows of up to 8 MiB (read_ahead_kb)."""
@@ -82,7 +82,7 @@ class ReadPages:
     def __init__(self, descriptor: int, size_bytes: int) -> None:
         """Take a file of this size: what is appended later belongs to its writer."""
         self._descriptor = descriptor
-        self._parts = -(-size_bytes // PART_BYTES)
+        self._parts = -(-size_bytes // LOOK_BYTES)
         self._size_bytes = size_bytes
         self._absent: dict[int, list[tuple[int, int]]] = {}  # by the number of the part
         self._looked = 0
@@ -93,9 +93,9 @@ class ReadPages:
 
         wanted_to: where reading will end; what follows may be what another process reads.
         """
-        first = position // PART_BYTES
+        first = position // LOOK_BYTES
         last = min(position + size_bytes + AHEAD_BYTES, max(position + size_bytes, wanted_to)) - 1
-        last = min(last // PART_BYTES, self._parts - 1)
+        last = min(last // LOOK_BYTES, self._parts - 1)
         # Nothing new since the last look: small reads of one part cost one comparison.
         if first in self._absent and last in self._absent and len(self._absent) == last - first + 1:
             return
@@ -103,21 +103,21 @@ class ReadPages:
             self._give_back(number)
         for number in range(first, last + 1):
             if number not in self._absent:
-                start = number * PART_BYTES
-                size = min(PART_BYTES, self._size_bytes - start)
+                start = number * LOOK_BYTES
+                size = min(LOOK_BYTES, self._size_bytes - start)
                 self._absent[number] = absent_ranges(self._descriptor, start, size)
 
     def look_to(self, end: int) -> None:
         """Look at all up to a byte, and at what the system may read ahead of it, before other processes read it."""
-        last = min(-(-(end + AHEAD_BYTES) // PART_BYTES), self._parts)
+        last = min(-(-(end + AHEAD_BYTES) // LOOK_BYTES), self._parts)
         for number in range(self._looked, last):
-            start = number * PART_BYTES
-            self._absent[number] = absent_ranges(self._descriptor, start, min(PART_BYTES, self._size_bytes - start))
+            start = number * LOOK_BYTES
+            self._absent[number] = absent_ranges(self._descriptor, start, min(LOOK_BYTES, self._size_bytes - start))
         self._looked = max(self._looked, last)
 
     def give_back_to(self, end: int) -> None:
         """Give back what other processes have read before a byte."""
-        for number in [each for each in self._absent if (each + 1) * PART_BYTES <= end]:
+        for number in [each for each in self._absent if (each + 1) * LOOK_BYTES <= end]:
             self._give_back(number)
 
     def give_back(self) -> None:

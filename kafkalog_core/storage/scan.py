@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Run(NamedTuple):
-    """Consecutive whole entries; spans in `batches` refer to `memory`. Valid until the next item is asked for.
+    """Consecutive whole entries; byte ranges in `batches` refer to `memory`. Valid until the next item is asked for.
 
     `begins` is the position in the file that `memory` starts with; `None`: it starts with the first batch. With
     `ScanOptions.bulk_after` the run may have `damaged` entries before, between and after its whole ones, and even
@@ -54,7 +54,7 @@ class Run(NamedTuple):
         batches = self.batches
         return batches.column("position")[-1] + batches.column("size_bytes")[-1] if batches.count else 0
 
-    def part(self, first: int, last: int) -> Run:
+    def rows(self, first: int, last: int) -> Run:
         """Return batches `first` to `last` (exclusive) of a run that is without damaged entries."""
         begins = self.batches.column("position")[0] if self.begins is None else self.begins
         return Run(self.memory, self.batches.part(first, last), self.resynced, begins=begins)
@@ -218,13 +218,13 @@ class Scanner:
         base_offset: int | None,
         framing: Framing,
         options: ScanOptions,
-        span: tuple[int, int | None, int],
+        bounds: tuple[int, int | None, int],
         batches: BatchColumns | None,
     ) -> None:
         self._source = source
         self._framing = framing
         self._options = options
-        self._position, end, self._until = span
+        self._position, end, self._until = bounds
         self._end = source.size_bytes if end is None else end
         self._may_grow = end is None
         self._is_legacy = isinstance(framing, V07Framing)

@@ -16,9 +16,9 @@ from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.filters.expression import Filters
+from kafkalog_core.ops.dump.file_parts import plan_file_parts
 from kafkalog_core.ops.dump.follow import follow
 from kafkalog_core.ops.dump.runs import DumpRequest
-from kafkalog_core.ops.dump.splits import plan_splits
 from kafkalog_core.structs import replace
 from tests.filters.patterns import TEXTS, patterns
 from tests.support.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_v2, message_v0, wrapper_v0, wrapper_v1
@@ -214,7 +214,7 @@ def test_parts_and_growing_logs_have_no_context(log: Path) -> None:
     for more in ({"before": 1}, {"after": 1}, {"max_count": 1}, {"counts": True}):
         request = DumpRequest(targets=targets, level="records", **more)
         with pytest.raises(SelectionError, match="only all of a log can be read in parts"):
-            plan_splits(request)
+            plan_file_parts(request)
         with pytest.raises(SelectionError, match="without context"):
             next(follow(request, Report(), lambda: True))
 

@@ -11,7 +11,7 @@ from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.findings import Finding
 from kafkalog_core.kafka.sim.held_offsets import not_held
-from kafkalog_core.kafka.sim.logfiles import OffsetSpan, chain_findings
+from kafkalog_core.kafka.sim.logfiles import SegmentExtent, chain_findings
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.scan import Damage
@@ -167,7 +167,7 @@ def test_what_lies_behind_the_limit_is_not_judged(tmp_path: Path) -> None:
 
 
 def test_segments_are_compared_with_their_neighbours_alone() -> None:
-    spans = [OffsetSpan("a", 0, last_offset=9), None, OffsetSpan("c", 20, last_offset=29), OffsetSpan("d", 40)]
+    spans = [SegmentExtent("a", 0, last_offset=9), None, SegmentExtent("c", 20, last_offset=29), SegmentExtent("d", 40)]
     findings = list(chain_findings(spans, is_compacted=lambda: False, held=list))
     assert [(finding.code, finding.path, finding.offset) for finding in findings] == [("segment.gap", "d", 30)]
     assert all(isinstance(finding, Finding) for finding in findings)
@@ -180,13 +180,13 @@ def test_it_is_asked_once_whether_the_log_is_compacted() -> None:
         asked.append(True)
         return True
 
-    spans = [OffsetSpan("a", 0, last_offset=9), OffsetSpan("b", 20, last_offset=29), OffsetSpan("c", 40)]
+    spans = [SegmentExtent("a", 0, last_offset=9), SegmentExtent("b", 20, last_offset=29), SegmentExtent("c", 40)]
     assert len(list(chain_findings(spans, is_compacted=is_compacted, held=list))) == 2
     assert len(asked) == 1
 
 
 def test_damage_of_no_bytes_is_not_damage_at_the_end() -> None:
-    span = OffsetSpan("a", 0)
+    span = SegmentExtent("a", 0)
     span.add(Damage(100, 0, "offset-order", "", None))
     assert not span.ends_in_damage
     span.add(Damage(100, 5, "torn-tail", "", None))
@@ -210,8 +210,8 @@ def test_offsets_in_another_place_are_not_missing(tmp_path: Path) -> None:
 
 
 def test_the_logs_are_read_again_only_where_offsets_are_mixed() -> None:
-    apart = [OffsetSpan("a", 0, last_offset=9), OffsetSpan("b", 20, last_offset=29)]
-    mixed = [*apart, OffsetSpan("c", 25, last_offset=40)]
+    apart = [SegmentExtent("a", 0, last_offset=9), SegmentExtent("b", 20, last_offset=29)]
+    mixed = [*apart, SegmentExtent("c", 25, last_offset=40)]
     read: list[str] = []
 
     def held(name: str) -> list[tuple[int, int]]:

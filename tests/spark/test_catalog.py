@@ -164,8 +164,8 @@ def test_what_has_not_changed_is_not_read_and_nothing_is_written(held: Catalog, 
 
 
 def test_large_partitions_are_read_in_pieces(tmp_path: Path, kafka: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "SPLIT_BYTES", 0)
-    monkeypatch.setattr(work, "SPLIT_BYTES", 0)
+    monkeypatch.setattr(engine, "SHARED_PARTITION_BYTES", 0)
+    monkeypatch.setattr(work, "SHARED_PARTITION_BYTES", 0)
     monkeypatch.setattr(engine, "_ALONE_PIECES", 1)
     made = Catalog(tmp_path / "catalog", kafka)
     assert made.run(Inline()) == (log_bytes(kafka, "*.log*"), 0, [])
@@ -419,8 +419,8 @@ def test_any_course_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
         monkeypatch.setattr(volumes, name, dice.choice(values))
     monkeypatch.setattr(volumes, "_IDLE", [])
     monkeypatch.setattr(notes, "_GROUP_BYTES", dice.choice([0, 2000, 10**6]))
-    monkeypatch.setattr(work, "SPLIT_BYTES", dice.choice([0, 3000, 10**9]))
-    monkeypatch.setattr(engine, "SPLIT_BYTES", work.SPLIT_BYTES)
+    monkeypatch.setattr(work, "SHARED_PARTITION_BYTES", dice.choice([0, 3000, 10**9]))
+    monkeypatch.setattr(engine, "SHARED_PARTITION_BYTES", work.SHARED_PARTITION_BYTES)
     write_log_dir(tmp_path / "kafka", [])
     writers = [write(tmp_path / "kafka" / f"t-{number}", segments=2) for number in range(3)]
     made = Catalog(tmp_path / "catalog", tmp_path / "kafka")

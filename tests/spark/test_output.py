@@ -27,7 +27,7 @@ from kafkalog_core.errors import (
     UnsupportedError,
 )
 from kafkalog_core.spark.export.export import EXPORT_KIND
-from kafkalog_core.spark.lake import runs
+from kafkalog_core.spark.lake import run_signs
 from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.output import Output, OutputRun, check_place
 from kafkalog_core.spark.lake.store import Store, attempt_name, reason_of, run_of, writing
@@ -131,7 +131,7 @@ def test_a_run_that_goes_on_keeps_its_files(disk: Path, out: Path) -> None:
 def test_a_run_that_was_taken_for_ended_commits_no_more(disk: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gave no sign: its files are deleted, but only after a commit by which its own fails."""
     with monkeypatch.context() as patched:
-        patched.setattr(runs, "is_silent", lambda *_: True)
+        patched.setattr(run_signs, "is_silent", lambda *_: True)
         with pytest.raises(LockedError, match="another run took this one for ended"):
             Run(out, disk / "t-0", workers=Meanwhile(lambda: Run(out, disk / "u-0")))
     assert (offsets_in(out, "t"), offsets_in(out, "u")) == ([], list(range(100)))
@@ -142,14 +142,14 @@ def test_a_run_that_was_taken_for_ended_commits_no_more(disk: Path, out: Path, m
 
 def test_signs_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(str(tmp_path))
-    with runs.LiveRun(store, "a"):
-        name = runs.sign_name("a")
+    with run_signs.LiveRun(store, "a"):
+        name = run_signs.sign_name("a")
         sign = json.loads(store.read(name))
-        assert not runs.is_dead(store, "a")
-        assert not runs.is_silent(store, "a", store.written_s(name) or 0)
-        assert runs.is_silent(store, "a", (store.written_s(name) or 0) + 601)
-    assert runs.is_dead(store, "a")
-    assert not runs.is_silent(store, "a", (1 << 40) + 0.0)  # it has ended: nobody has to fence it
+        assert not run_signs.is_dead(store, "a")
+        assert not run_signs.is_silent(store, "a", store.written_s(name) or 0)
+        assert run_signs.is_silent(store, "a", (store.written_s(name) or 0) + 601)
+    assert run_signs.is_dead(store, "a")
+    assert not run_signs.is_silent(store, "a", (1 << 40) + 0.0)  # it has ended: nobody has to fence it
     for changed, is_dead in (
         ({}, True),  # of this process, which does not know it
         ({"pid": os.getppid(), "started": "1"}, True),  # another process has the number now
@@ -160,10 +160,10 @@ def test_signs_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"pid": None}, False),  # not what this release writes
     ):
         store.write(name, json.dumps({**sign, **changed}).encode())
-        assert runs.is_dead(store, "a") is is_dead, changed
+        assert run_signs.is_dead(store, "a") is is_dead, changed
     for unreadable in (b"{", b""):  # or being written now
         store.write(name, unreadable)
-        assert not runs.is_dead(store, "a")
+        assert not run_signs.is_dead(store, "a")
 
 
 def test_a_run_begins_although_others_delete_its_unfinished_sign(
@@ -179,24 +179,24 @@ def test_a_run_begins_although_others_delete_its_unfinished_sign(
             self.delete([name])
 
     monkeypatch.setattr(Store, "finish", delete)
-    with runs.LiveRun(store, "a"):
-        assert deleted == [f"{runs.sign_name('a')}.new"] * 3
-        assert not runs.is_dead(store, "a")
+    with run_signs.LiveRun(store, "a"):
+        assert deleted == [f"{run_signs.sign_name('a')}.new"] * 3
+        assert not run_signs.is_dead(store, "a")
 
 
 def test_a_sign_is_never_seen_half_written(tmp_path: Path) -> None:
     store = Store(str(tmp_path), syncs=False)
-    with runs.LiveRun(store, "a"):
-        sign = store.read(runs.sign_name("a"))
+    with run_signs.LiveRun(store, "a"):
+        sign = store.read(run_signs.sign_name("a"))
         ended = threading.Event()
 
         def write() -> None:
             while not ended.is_set():
-                store.replace(runs.sign_name("a"), sign)
+                store.replace(run_signs.sign_name("a"), sign)
 
         writing = threading.Thread(target=write)
         writing.start()
-        seen = {store.read(runs.sign_name("a")) for _ in range(2000)}
+        seen = {store.read(run_signs.sign_name("a")) for _ in range(2000)}
         ended.set()
         writing.join()
     assert seen == {sign}
@@ -205,15 +205,15 @@ def test_a_sign_is_never_seen_half_written(tmp_path: Path) -> None:
 def test_a_run_that_commits_while_another_begins(disk: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is gone before the other looks who has ended, and its files are in the table by then."""
     Run(out, disk / "u-0")
-    entered, others = runs.LiveRun.__enter__, iter([disk / "t-0"])
+    entered, others = run_signs.LiveRun.__enter__, iter([disk / "t-0"])
 
-    def enter(self: runs.LiveRun) -> runs.LiveRun:
+    def enter(self: run_signs.LiveRun) -> run_signs.LiveRun:
         result = entered(self)
         for other in others:
             Run(out, other)
         return result
 
-    monkeypatch.setattr(runs.LiveRun, "__enter__", enter)
+    monkeypatch.setattr(run_signs.LiveRun, "__enter__", enter)
     Run(out, disk / "u-0")
     assert names_of(out / "records") == data_of(out / "records")
     assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
@@ -232,7 +232,7 @@ def test_a_run_that_is_taken_for_ended_right_after_a_commit(
             if what == "committed" and path.endswith("records/_delta_log") and not self.fenced:
                 self.fenced = True
                 with monkeypatch.context() as patched:
-                    patched.setattr(runs, "is_silent", lambda *_: True)
+                    patched.setattr(run_signs, "is_silent", lambda *_: True)
                     Run(out, disk / "u-0")
 
     class Ahead(Inline):

@@ -13,7 +13,7 @@ from kafkalog_core.errors import SettingError, StorageError, UnsupportedError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.source.options import OPTIONS, source_options
-from kafkalog_core.spark.source.reader import SplitGroup, WholePartition, plan, read
+from kafkalog_core.spark.source.reader import PartGroup, WholePartition, plan, read
 from tests.support.build import batch_v2, meta_properties, offset_checkpoint
 from tests.support.logs import records, write_segments
 
@@ -133,7 +133,7 @@ def test_small_files_share_a_task_and_large_ones_are_cut(tmp_path: Path) -> None
         write_segments(tmp_path / f"small-{number}", {0: batch_v2(records(0, 1))})
     write_segments(tmp_path / "large-0", {0: b"".join(batch_v2(records(n, 1, size=1000)) for n in range(100))})
     work = plan(source_options({"path": str(tmp_path), "splitBytes": "40k"}), ("offset",), 0)
-    sizes = [len(piece.splits) for piece in work if isinstance(piece, SplitGroup)]
+    sizes = [len(piece.file_parts) for piece in work if isinstance(piece, PartGroup)]
     assert len(sizes) == len(work)
     assert (sizes[:2], sum(sizes)) == ([1, 1], 303)
     assert 100 < max(sizes) <= 256

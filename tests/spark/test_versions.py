@@ -16,7 +16,7 @@ from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import NotFoundError, RefusedError, SelectionError
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CatalogRequest, catalog
-from kafkalog_core.spark.lake import runs
+from kafkalog_core.spark.lake import run_signs
 from kafkalog_core.spark.lake.output import OutputRun
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.notebook import Disks
@@ -46,8 +46,8 @@ def fence(out: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """A run that finds what a dead run of another machine has left, commits that it may not commit, and ends."""
     Store(str(out)).write(f"_kafkalog/notes/other-{number}.kafkalog.000001.json", b"{}")
     with monkeypatch.context() as patched:
-        patched.setattr(runs, "is_dead", lambda *_: False)
-        patched.setattr(runs, "is_silent", lambda *_: True)
+        patched.setattr(run_signs, "is_dead", lambda *_: False)
+        patched.setattr(run_signs, "is_silent", lambda *_: True)
         with OutputRun(Store(str(out)), CATALOG_KIND, f"fencing-{number}"):
             pass
 

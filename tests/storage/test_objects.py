@@ -185,7 +185,7 @@ def test_other_processes_reach_it_without_an_environment(monkeypatch: pytest.Mon
     monkeypatch.setattr(REACHING, "options", StorageOptions(options))
     request = VerifyRequest(targets=tuple(resolve([uri("demo")])), level="records", now_ms=NOW_MS)
     alone = [verdict.findings for verdict in verify(request)]
-    monkeypatch.setattr(engine, "SPLIT_BYTES", 1)
+    monkeypatch.setattr(engine, "SHARED_PARTITION_BYTES", 1)
     with Pool(2, NO_PROGRESS) as pool:
         assert [verdict.findings for verdict in verify(request, workers=pool)] == alone
 

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import AccessError, NotFoundError
-from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, absent_ranges
+from kafkalog_core.storage.page_cache import LOOK_BYTES, ReadPages, absent_ranges
 from kafkalog_core.storage.reading import READING, ReadLimit
 from kafkalog_core.storage.source import PEEK_BYTES, Source, reading_together
 from tests.support.build import batch_v2
@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is it known what the page cache has"),
 ]
 ROOT = Path(__file__).parents[2]
-SIZE = 3 * PART_BYTES + 5 * PAGE + 77
+SIZE = 3 * LOOK_BYTES + 5 * PAGE + 77
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_no_file_at_all() -> None:
 @pytest.mark.usefixtures("gives_back")
 def test_a_reader_leaves_what_was_there_before(large: Path) -> None:
     evict(large)
-    touch(large, PART_BYTES + 3 * PAGE, 5 * PAGE)
+    touch(large, LOOK_BYTES + 3 * PAGE, 5 * PAGE)
     before = absent(large)
     with Source.open(large) as source:
         for start in range(0, SIZE, MIB):
@@ -96,7 +96,7 @@ def test_a_reader_leaves_what_was_there_before(large: Path) -> None:
 def test_in_any_order(large: Path, reads: list[tuple[int, int]]) -> None:
     evict(large)
     touch(large, 0, PAGE)
-    touch(large, 2 * PART_BYTES, PAGE)
+    touch(large, 2 * LOOK_BYTES, PAGE)
     before = absent(large)
     with Source.open(large) as source:
         for position, size in reads:
@@ -106,7 +106,7 @@ def test_in_any_order(large: Path, reads: list[tuple[int, int]]) -> None:
 
 
 def test_a_part_is_given_back_behind_the_reader(tmp_path: Path) -> None:
-    path, size = tmp_path / "parts", 16 * PART_BYTES
+    path, size = tmp_path / "parts", 16 * LOOK_BYTES
     path.write_bytes(bytes(size))
     evict(path)
     descriptor = os.open(path, os.O_RDONLY)
@@ -115,7 +115,7 @@ def test_a_part_is_given_back_behind_the_reader(tmp_path: Path) -> None:
         pages.about_to_read(position, MIB, size)
         os.pread(descriptor, MIB, position)
         kept = size - sum(end - start for start, end in absent(path))
-        assert kept <= 7 * PART_BYTES  # what is read, what is read ahead, and what the disk is still reading
+        assert kept <= 7 * LOOK_BYTES  # what is read, what is read ahead, and what the disk is still reading
     pages.give_back()
     assert absent(path) == [(0, size)]
     os.close(descriptor)
@@ -124,13 +124,13 @@ def test_a_part_is_given_back_behind_the_reader(tmp_path: Path) -> None:
 def test_what_another_process_reads_behind_a_part_stays(large: Path) -> None:
     evict(large)
     with Source.open(large) as source:
-        source.read_up_to(PART_BYTES)
-        touch(large, PART_BYTES, PART_BYTES)
-        for start in range(0, PART_BYTES, MIB):
+        source.read_up_to(LOOK_BYTES)
+        touch(large, LOOK_BYTES, LOOK_BYTES)
+        for start in range(0, LOOK_BYTES, MIB):
             source.window(start, MIB)
     there = SIZE - sum(end - start for start, end in absent(large))
-    assert there >= PART_BYTES
-    assert all(start < PART_BYTES or start >= 2 * PART_BYTES for start, _ in absent(large))
+    assert there >= LOOK_BYTES
+    assert all(start < LOOK_BYTES or start >= 2 * LOOK_BYTES for start, _ in absent(large))
 
 
 def test_without_it_everything_stays(large: Path) -> None:

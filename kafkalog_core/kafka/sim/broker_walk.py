@@ -159,7 +159,7 @@ def walk_as_broker(
     base_offset: int,
     max_batch_bytes: int,
     takes_v2_magic: bool,
-    span: tuple[int, int] | None = None,
+    byte_range: tuple[int, int] | None = None,
 ) -> Iterator[Run | Damage]:
     """Yield runs of whole batches, then, unless the file ends with one, the first damage, whatever follows it.
 
@@ -170,10 +170,10 @@ def walk_as_broker(
         base_offset: the number in its name.
         max_batch_bytes: the largest batch.
         takes_v2_magic: a magic from 3 to 127 counts as 2; else as that of a message, as those below 0 always do.
-        span: first byte, and the one after the last, of a part that is walked as if it were the file; positions are
-            relative to its start.
+        byte_range: first byte, and the byte after the last, of a part that is walked as if it were the file. Positions
+            are relative to its start.
     """
-    walk = _Walk(source, max_batch_bytes, span or (0, source.size_bytes), takes_v2_magic=takes_v2_magic)
+    walk = _Walk(source, max_batch_bytes, byte_range or (0, source.size_bytes), takes_v2_magic=takes_v2_magic)
     walk.previous = max(base_offset, -MAX_INT64) - 1
     yield from walk.runs()
     if walk.position < walk.size_bytes:
@@ -181,14 +181,16 @@ def walk_as_broker(
 
 
 class _Walk:
-    def __init__(self, source: Source, max_batch_bytes: int, span: tuple[int, int], *, takes_v2_magic: bool) -> None:
+    def __init__(
+        self, source: Source, max_batch_bytes: int, byte_range: tuple[int, int], *, takes_v2_magic: bool
+    ) -> None:
         self.position = 0
         self.previous = _ANY_OFFSET
         self._source = source
-        self._origin, self._end = span
+        self._origin, self._end = byte_range
         self._max_batch_bytes = max_batch_bytes
         self._takes_v2_magic = takes_v2_magic
-        self._columns = BatchColumns.for_bytes(span[1] - span[0], LOG_OVERHEAD)
+        self._columns = BatchColumns.for_bytes(byte_range[1] - byte_range[0], LOG_OVERHEAD)
         self._wanted = WINDOW_BYTES
         self._is_over = False
 

@@ -53,7 +53,7 @@ __all__ = [
     "Compaction",
     "LogFile",
     "LogHead",
-    "OffsetSpan",
+    "SegmentExtent",
     "Unit",
     "are_mixed",
     "chain_findings",
@@ -169,7 +169,7 @@ def files_in_range(files: Sequence[LogFile], offsets: Range) -> tuple[LogFile, .
     return tuple(file for file in files[first:] if high is None or file.base_offset is None or file.base_offset <= high)
 
 
-class OffsetSpan(Struct):
+class SegmentExtent(Struct):
     """The offsets of one segment, from its base to its last batch; the items of its scan are added in any order.
 
     `goes_back`: whether offsets of one batch are below those of the batch before it. `offset_count`: of offsets in its
@@ -200,7 +200,7 @@ class OffsetSpan(Struct):
         end = batches.column("position")[-1] + batches.column("size_bytes")[-1]
         self.batches_end = max(self.batches_end, end)
 
-    def joined(self, other: OffsetSpan) -> OffsetSpan:
+    def joined(self, other: SegmentExtent) -> SegmentExtent:
         """Return the span of two parts of the segment."""
         known = [each.last_offset for each in (self, other) if each.last_offset is not None]
         return replace(
@@ -224,7 +224,7 @@ class OffsetSpan(Struct):
 
 
 def chain_findings(
-    spans: Sequence[OffsetSpan | None],
+    spans: Sequence[SegmentExtent | None],
     *,
     is_compacted: Callable[[], bool],
     held: Callable[[], OffsetSpans],
@@ -246,7 +246,7 @@ def chain_findings(
     """
     compacted: bool | None = None
     elsewhere: OffsetSpans | None = None if are_mixed(spans) else []
-    furthest: OffsetSpan | None = None
+    furthest: SegmentExtent | None = None
     for span in spans:
         if span is None:
             furthest = None
@@ -280,7 +280,7 @@ def chain_findings(
             furthest = span
 
 
-def are_mixed(spans: Iterable[OffsetSpan | None]) -> bool:
+def are_mixed(spans: Iterable[SegmentExtent | None]) -> bool:
     """Return whether offsets go back within a segment, or reach into a later one: some are where others should be."""
     end = 0
     for span in spans:

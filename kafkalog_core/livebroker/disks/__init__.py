@@ -1,1 +1,1 @@
-"""Log directories: dead ones, and the one of a live broker."""
+"""The log directory of a live broker: its partitions and settings, and its upkeep in the background."""

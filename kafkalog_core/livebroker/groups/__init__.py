@@ -1,1 +1,1 @@
-"""Consumer groups of both protocols, and their offsets."""
+"""What a live broker stores of groups: `__consumer_offsets`, share groups, and the settings of groups."""

@@ -1,6 +1,6 @@
 """The log of one partition that is written: appended to, rolled, shortened at its start, and read meanwhile.
 
-What is written when is stated in `kafka.append`; this module holds the files (Kafka's `UnifiedLog` and `LocalLog`).
+`kafka.rules.append` decides what is written when; this module holds the files (Kafka's `UnifiedLog` and `LocalLog`).
 Indexes of the active segment are in memory until it is rolled or closed: after a crash, recovery builds them from the
 log, as it does for a broker whose mapped index pages were lost. Readers see an immutable list of segments, so that a
 fetch goes on while segments are rolled and deleted.
@@ -31,10 +31,10 @@ from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, EpochStart,
 from kafkalog_core.kafka.sim.producer_states import read_producer_states
 from kafkalog_core.kafka.sim.start.segment_views import last_time
 from kafkalog_core.livebroker.logs.log_dir_failure import ClosedLogError, LogDirFailure
+from kafkalog_core.livebroker.logs.log_reader import CHECKED, LiveLogReader, LiveSegment
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.serve.logs.batch_map import BatchMap, check_places, map_batches
 from kafkalog_core.serve.logs.file_ranges import SharedFile
-from kafkalog_core.serve.logs.log_reader import CHECKED, LiveLogReader, LiveSegment
 from kafkalog_core.serve.logs.partition_view import OffsetOutOfRangeError
 from kafkalog_core.storage.changing.writer import Attributes
 from kafkalog_core.storage.framing import LogFraming

@@ -1,1 +1,1 @@
-"""Who a client is, and what it may do."""
+"""Authorization: what a client may do, and the requests that change ACLs and SCRAM users."""

@@ -21,6 +21,7 @@ from kafkalog_core.livebroker.security.authorization import (
 )
 from kafkalog_core.livebroker.security.group_rules import GROUP_RULES
 from kafkalog_core.livebroker.security.topic_rules import TOPIC_RULES
+from kafkalog_core.serve.server import handlers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -170,9 +171,10 @@ class AuthorizedHandlers:
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API.
 
-        Raises KeyError for an API that has no rule: nothing is served unchecked by mistake.
+        Raises KeyError for an API that has no rule, so that nothing is served unchecked by mistake, and ValueError if
+        two parts have a handler of one API.
         """
-        found = {name: entry for each in self._parts for name, entry in each.handlers().items()}
+        found = handlers_of(self._parts)
         # Here and not at the first request: an API without a rule fails the start.
         return {name: (last, partial(self._answer, _RULES[name], handler)) for name, (last, handler) in found.items()}
 

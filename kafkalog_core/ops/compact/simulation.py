@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cleaning",
-    "MapPart",
+    "MapShare",
     "PartHead",
     "TemporaryLog",
     "assumed_by",
@@ -400,8 +400,8 @@ def last_clean(
                 work.release()
 
 
-class MapPart(Struct, frozen=True, kw_only=True):
-    """A part of the first clean's map, for a worker: the dirty segments from `start` up to `stop`.
+class MapShare(Struct, frozen=True, kw_only=True):
+    """A share of the first clean's map, for a worker: the dirty segments from `start` up to `stop`.
 
     Args:
         log: the log's segments from the first dirty one on.
@@ -440,7 +440,7 @@ class PartHead(Struct, frozen=True, kw_only=True):
     after: tuple[AbortedTxn, ...] = ()
 
 
-def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, forced: bool) -> tuple[MapPart, ...]:
+def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, forced: bool) -> tuple[MapShare, ...]:
     """Return the parts of the first clean's map; empty: there is only one, or the release does not allow parts.
 
     Args:
@@ -465,11 +465,11 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
     if not bounds.has_work or not (bounds.would_run or forced):
         return ()
     dirty = segments_in(log.segments, bounds.first_dirty, bounds.bound, rules)
-    spans = _spans([segment.size_bytes for segment in dirty], most)
-    if len(spans) < 2:
+    ranges = _index_ranges([segment.size_bytes for segment in dirty], most)
+    if len(ranges) < 2:
         return ()
     kept = log.segments[log.segments.index(dirty[0]) :]
-    part = MapPart(
+    part = MapShare(
         # Parts fill the map only; producers and transactions of the whole log matter to the clean, and would be sent to
         # each worker for nothing.
         log=replace(log, segments=kept, producers={}, open_transaction=None),
@@ -480,25 +480,25 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
         start=0,
         stop=len(dirty),
         number=0,
-        parts=len(spans),
+        parts=len(ranges),
         max_batch_bytes=task.options.max_batch_bytes,
     )
-    return tuple(replace(part, start=start, stop=stop, number=number) for number, (start, stop) in enumerate(spans))
+    return tuple(replace(part, start=start, stop=stop, number=number) for number, (start, stop) in enumerate(ranges))
 
 
-def _spans(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
+def _index_ranges(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
     """Return parts of a row of segments, as first and after-last index, with about the same number of bytes each."""
     total = sum(sizes) or 1
-    spans: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     start = 0
     for stop, done in enumerate(accumulate(sizes), 1):
-        if stop == len(sizes) or done * most >= total * (len(spans) + 1):
-            spans.append((start, stop))
+        if stop == len(sizes) or done * most >= total * (len(ranges) + 1):
+            ranges.append((start, stop))
             start = stop
-    return spans
+    return ranges
 
 
-def packed_part(part: MapPart, advance: Callable[[int], None]) -> Iterator[PartHead | bytes]:
+def packed_part(part: MapShare, advance: Callable[[int], None]) -> Iterator[PartHead | bytes]:
     """Yield the map of a part: its head, then its entries in pieces."""
     head = PartHead(number=part.number, parts=part.parts, first_dirty=part.first_dirty, bound=part.bound)
     try:

@@ -3,7 +3,7 @@
 The stream never ends at damage. A file inside a partition or log directory that cannot be opened is a finding, and the
 dump continues; a named target that cannot be opened is an error.
 
-A dump is a series of steps. Those that only read a part of a log, and depend on nothing else, are values (`LogPiece`),
+A dump is a series of steps. Those that only read a part of a log, and depend on nothing else, are values (`DumpTask`),
 so that another process can carry them out (`parallel`).
 """
 
@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from kafkalog_core.engine.chunks import RowOrigin, rows_at
-from kafkalog_core.engine.report import LogStats
+from kafkalog_core.engine.log_stats import LogStats
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.errors import (
     SelectionError,
@@ -25,7 +25,7 @@ from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
 from kafkalog_core.kafka.sim.logfiles import (
     Checkpoints,
     Compaction,
-    OffsetSpan,
+    SegmentExtent,
     Unit,
     chain_findings,
     files_in_range,
@@ -33,8 +33,9 @@ from kafkalog_core.kafka.sim.logfiles import (
     unit_of_partition,
 )
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
+from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, is_compressed
 from kafkalog_core.ops.dump.logreader import LogReader
-from kafkalog_core.ops.dump.splits import LogSplit, divide, is_compressed, segment_files, segment_row
+from kafkalog_core.ops.dump.segment_rows import segment_files, segment_row
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS, Progress
@@ -54,23 +55,23 @@ if TYPE_CHECKING:
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.storage.listing import FileInfo
 
-__all__ = ["Dumper", "LogPiece", "Step", "dump"]
+__all__ = ["DumpTask", "Dumper", "Step", "dump"]
 
 
-class LogPiece(Struct, frozen=True):
+class DumpTask(Struct, frozen=True):
     """Parts of a log that are read together: some small files, or one part of a large one.
 
     targets: its file, if that is itself a target. growth: how many times it grows when it is decompressed, about.
     """
 
-    splits: tuple[LogSplit, ...]
+    file_parts: tuple[FilePart, ...]
     targets: tuple[FileTarget, ...] = ()
     growth: int = 1
 
     @property
     def size_bytes(self) -> int:
         """Bytes of log to read."""
-        return sum(split.size_bytes for split in self.splits)
+        return sum(file_part.size_bytes for file_part in self.file_parts)
 
     @property
     def work_bytes(self) -> int:
@@ -78,7 +79,7 @@ class LogPiece(Struct, frozen=True):
         return self.size_bytes * self.growth
 
 
-Step: TypeAlias = "LogPiece | Callable[[], Iterator[Chunk]]"
+Step: TypeAlias = "DumpTask | Callable[[], Iterator[Chunk]]"
 """What yields the next rows of a dump."""
 _GROWTH: Final = 4
 """Of a compressed log."""
@@ -108,8 +109,8 @@ def _expect(target: Target, report: Report) -> None:
 class Dumper:
     """One dump: its steps, and the rows of each of them.
 
-    `matches` are the matching records of the current log, where a request only counts them; `spans` the offsets of its
-    files, by path, None for a file that was not read to its end.
+    `matches` are the matching records of the current log, where a request only counts them. `extents` are its files as
+    they were read, by path; None for a file that was not read to its end.
     """
 
     def __init__(
@@ -118,26 +119,26 @@ class Dumper:
         report: Report,
         progress: Progress,
         *,
-        piece_bytes: int | None = None,
+        task_bytes: int | None = None,
         out: LineRoom | None = None,
     ) -> None:
         """Take the request.
 
-        piece_bytes: of the log files that are a `LogPiece` together, and the most of one that is not large; None: none
+        task_bytes: of the log files that are a `DumpTask` together, and the most of one that is not large; None: none
         is. out: memory for lines; None: a buffer of its own.
         """
         request.filters.check()
         self._request = request
         self._report = report
         self._progress = progress
-        self._piece_bytes = piece_bytes
+        self._task_bytes = task_bytes
         self._reader = LogReader(request, report, progress, out)
         self._checkpoints = Checkpoints()
         self.matches = 0
-        self.spans: dict[str, OffsetSpan | None] = {}
+        self.extents: dict[str, SegmentExtent | None] = {}
 
     def steps(self) -> Iterator[Step]:
-        """Yield what yields the rows, in order; a step is taken before the next one, or is a `LogPiece`.
+        """Yield what yields the rows, in order; a step is taken before the next one, or is a `DumpTask`.
 
         Raises StorageError if a target itself cannot be opened.
         """
@@ -150,18 +151,18 @@ class Dumper:
 
     def rows_of(self, step: Step) -> Iterator[Chunk]:
         """Yield the rows of a step."""
-        if not isinstance(step, LogPiece):
+        if not isinstance(step, DumpTask):
             yield from step()
             return
-        for split in step.splits:
-            rows = self._reader.rows(split.file, split.unit, None, split.part)
-            yield from self._uncounted(self._guarded(rows, split.path, split.unit))
-            self.add_span(split.path, self._reader.take_spans().get(split.path))
+        for file_part in step.file_parts:
+            rows = self._reader.rows(file_part.file, file_part.unit, None, file_part.part)
+            yield from self._uncounted(self._guarded(rows, file_part.path, file_part.unit))
+            self.add_extent(file_part.path, self._reader.take_extents().get(file_part.path))
 
-    def add_span(self, path: str, span: OffsetSpan | None) -> None:
+    def add_extent(self, path: str, extent: SegmentExtent | None) -> None:
         """Add the offsets of a file, or of the next part of it; None: it was not read to its end."""
-        before = self.spans.get(path, span)
-        self.spans[path] = None if before is None or span is None else before.joined(span)
+        before = self.extents.get(path, extent)
+        self.extents[path] = None if before is None or extent is None else before.joined(extent)
 
     # --- steps --------------------------------------------------------------------------------------------------------
     def _of_target(self, target: Target) -> Iterator[Step]:
@@ -212,30 +213,30 @@ class Dumper:
             if self._request.needs_whole_logs:
                 yield lambda: self._uncounted(self._logs(unit))
             else:
-                yield from self._pieces(unit)
+                yield from self._tasks(unit)
             if self._request.counts:
                 yield partial(self._count_row, unit, path)
 
-    def _pieces(self, unit: Unit) -> Iterator[LogPiece]:
+    def _tasks(self, unit: Unit) -> Iterator[DumpTask]:
         """Yield the files of a log; small ones together, as many as are read by one process, large ones in parts."""
-        most, waiting, waiting_bytes, growth = self._piece_bytes, list[LogSplit](), 0, 1
+        most, waiting, waiting_bytes, growth = self._task_bytes, list[FilePart](), 0, 1
         targets = tuple(each for file in unit.files[:1] for each in self._named(file.path))
         for file in files_in_range(unit.files, self._request.filters.offsets):
-            whole, growth = LogSplit(file=file, log_dir=unit.log_dir), 1
+            whole, growth = FilePart(file=file, log_dir=unit.log_dir), 1
             if most is not None and file.file.size_bytes > most // _GROWTH and is_compressed(file):
                 growth = _GROWTH  # its rows need room
             work_bytes = whole.size_bytes * growth
             if waiting and (most is None or waiting_bytes + work_bytes > most):
-                yield LogPiece(tuple(waiting), targets, growth)
+                yield DumpTask(tuple(waiting), targets, growth)
                 waiting, waiting_bytes = [], 0
-            if most is not None and work_bytes > most and not self._request.resync:
-                for part in divide(whole, most // growth):
-                    yield LogPiece((part,), targets, growth)
+            if most is not None and work_bytes > most:
+                for part in divide_file(whole, most // growth, resync=self._request.resync):
+                    yield DumpTask((part,), targets, growth)
                 continue
             waiting.append(whole)
             waiting_bytes += work_bytes
         if waiting:
-            yield LogPiece(tuple(waiting), targets, growth)
+            yield DumpTask(tuple(waiting), targets, growth)
 
     def _begun(self, partition: Partition) -> Iterator[Chunk]:
         self._report.partitions += 1
@@ -244,12 +245,12 @@ class Dumper:
     # --- their rows ---------------------------------------------------------------------------------------------------
     def _chain(self, unit: Unit) -> Iterable[Finding]:
         """Return findings about offsets that are in none of the segments that were just read, or in two."""
-        spans, self.spans = self.spans | self._reader.take_spans(), {}
+        extents, self.extents = self.extents | self._reader.take_extents(), {}
         if any(file.is_v07 for file in unit.files):  # partition.findings has them: 0.7 names files by byte positions
             return ()
         compaction = Compaction(unit, self._checkpoints, self._request.scan_options)
         return chain_findings(
-            [spans.get(file.path) for file in unit.files],
+            [extents.get(file.path) for file in unit.files],
             is_compacted=lambda: compaction.explains_lost_segments,
             held=compaction.held,
             is_lost=compaction.is_lost,

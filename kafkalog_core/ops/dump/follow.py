@@ -13,14 +13,15 @@ from kafkalog_core.engine.chunks import LineBuffer, Lines
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.errors import KafkalogError, NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import found
+from kafkalog_core.format.layout import HEADER_SIZE_UP_TO_MAGIC
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.kafka.sim.logfiles import LogFile, Unit, damage_severity, unit_of_file, unit_of_partition
 from kafkalog_core.ops.dump.logreader import BatchMark, Identity, LogReader, identity_of, mark_of
-from kafkalog_core.ops.dump.splits import may_be_unfinished
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.access import code_of_dir_error, code_of_error
+from kafkalog_core.storage.framing import count_zeros
 from kafkalog_core.storage.listing import FileInfo, list_directory, stat_path
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, scan
@@ -430,3 +431,17 @@ class ReadHistory:
                 return self._marks[-1].identity
             self._marks.pop()
         return None
+
+
+_HELD_BACK: Final = frozenset({"torn-tail", "zero-filled"})
+
+
+def may_be_unfinished(source: Source, damage: Damage) -> bool:
+    """Return whether damage may be an append in progress, in a growing or in a preallocated file."""
+    if damage.reason in _HELD_BACK:
+        return True
+    rest = damage.position + damage.size_bytes
+    if rest >= source.size_bytes:  # the framing is lost: a part of a header, followed by preallocated zeros
+        rest = damage.position + HEADER_SIZE_UP_TO_MAGIC
+    zeros = source.size_bytes - rest
+    return zeros > 0 and count_zeros(source, rest, source.size_bytes) == zeros

@@ -14,7 +14,7 @@ from kafkalog_core.engine.chunks import LineBuffer, Lines, rows_at
 from kafkalog_core.engine.parts import WHOLE, LogPart, part_items
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.kafka.sim.logfiles import OffsetSpan, damage_severity
+from kafkalog_core.kafka.sim.logfiles import SegmentExtent, damage_severity
 from kafkalog_core.ops.dump.runs import RunReader
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.chunks import LineRoom
-    from kafkalog_core.engine.report import LogStats, Report
+    from kafkalog_core.engine.log_stats import LogStats
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Severity
     from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.logfiles import LogFile, Unit
@@ -88,7 +89,7 @@ def identity_of(file: LogFile) -> Identity:
 _ANY_OFFSET: Final = -MAX_INT64
 
 
-class _Span(NamedTuple):
+class _RunBytes(NamedTuple):
     """The bytes of a run, and whether a search after damage found it."""
 
     start: int
@@ -105,21 +106,21 @@ def runs_backwards(
     options: ScanOptions,
 ) -> Iterator[Run | Damage]:
     """Yield the items of a scan in reverse; runs are read a second time."""
-    noted: list[_Span | Damage] = []
+    noted: list[_RunBytes | Damage] = []
     for item in items:
         if isinstance(item, Damage):
             noted.append(item)
             continue
         positions, sizes = item.batches.column("position"), item.batches.column("size_bytes")
-        noted.append(_Span(positions[0], positions[-1] + sizes[-1], item.resynced))
-    for span in reversed(noted):
-        if isinstance(span, Damage):
-            yield span
+        noted.append(_RunBytes(positions[0], positions[-1] + sizes[-1], item.resynced))
+    for place in reversed(noted):
+        if isinstance(place, Damage):
+            yield place
             continue
         base = base_offset if is_v07 else _ANY_OFFSET  # offsets of 0.7 count from it; the first scan checked the order
-        for item in scan(source, base_offset=base, is_v07=is_v07, options=options, start=span.start, end=span.end):
+        for item in scan(source, base_offset=base, is_v07=is_v07, options=options, start=place.start, end=place.end):
             if isinstance(item, Run):
-                yield item._replace(resynced=span.resynced)
+                yield item._replace(resynced=place.resynced)
             elif item.size_bytes:  # readable in the first scan, but not in the second
                 yield item
 
@@ -140,7 +141,7 @@ class LogReader:
         self._progress = progress
         self._runs = RunReader(request, report, progress)
         self._out = LineBuffer() if out is None else out
-        self._spans: dict[str, OffsetSpan] = {}
+        self._extents: dict[str, SegmentExtent] = {}
         self._last: BatchMark | None = None
 
     @property
@@ -166,10 +167,10 @@ class LogReader:
         """Return how many of `count` more rows the limit allows, and count them."""
         return self._runs.take(count)
 
-    def take_spans(self) -> dict[str, OffsetSpan]:
+    def take_extents(self) -> dict[str, SegmentExtent]:
         """Return the offsets of each file that was read to its end since the last call, by path."""
-        spans, self._spans = self._spans, {}
-        return spans
+        extents, self._extents = self._extents, {}
+        return extents
 
     @property
     def last_batch(self) -> BatchMark | None:
@@ -188,7 +189,7 @@ class LogReader:
         Parts are read forwards, and only of files that are not of 0.7.
         """
         lines = Lines(file.place, self._out)
-        span = OffsetSpan(file.path, file.base_offset or 0)
+        extent = SegmentExtent(file.path, file.base_offset or 0)
         self._last = last = None
         with Source.open(file.path) as source:
             # A file counts with its first part.
@@ -199,7 +200,7 @@ class LogReader:
                 return
             waiting = _Waiting()
             for item in self._items(source, file, part):
-                span.add(item)
+                extent.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
                     waiting.add(item, damage_severity(item, source, file, unit))
@@ -216,19 +217,19 @@ class LogReader:
             if damages := waiting.take():
                 yield self.damages(damages, file)
             changes = [*self._changes(source, file, last, part)]
-            source.require_same()  # before the span says that the file was read
-            self._spans[file.path], self._last = span, last
+            source.require_same()  # before the extent says that the file was read
+            self._extents[file.path], self._last = extent, last
             yield from changes
 
     def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
         """Add the figures of a file to `stats`; yield its damage. Raises StorageError if it cannot be opened."""
         lines = Lines(file.place, self._out)
-        span = OffsetSpan(file.path, file.base_offset or 0)
+        extent = SegmentExtent(file.path, file.base_offset or 0)
         last: BatchMark | None = None
         with Source.open(file.path) as source:
             self._report.files += 1
             for item in self._scan(source, file):
-                span.add(item)
+                extent.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
                     stats.add_damage(item.size_bytes)
@@ -236,7 +237,7 @@ class LogReader:
                 else:
                     yield from self._runs.measure(item, lines, stats)
             changes = [*self._changes(source, file, last)]
-            self._spans[file.path] = span
+            self._extents[file.path] = extent
             yield from changes
 
     def run(self, run: Run, lines: Lines) -> Iterator[Chunk]:
@@ -306,7 +307,7 @@ class LogReader:
 
 
 class _Waiting:
-    """Damage whose rows wait for those of the batches before it."""
+    """Damage rows held back until the batches before them are written."""
 
     def __init__(self) -> None:
         self._damages: list[tuple[Damage, Severity]] = []
@@ -323,7 +324,7 @@ class _Waiting:
         return len(self._damages) >= _TOGETHER and not self._has_places
 
     def take(self, up_to: int = MAX_INT64) -> list[tuple[Damage, Severity]]:
-        """Return those up to a position in its order, and forget them."""
+        """Return the damage up to a position, in the order of the file, and forget it."""
         found = sorted((each for each in self._damages if each[0].position <= up_to), key=_position)
         self._damages = [each for each in self._damages if each[0].position > up_to]
         self._has_places = any(not damage.size_bytes for damage, _ in self._damages)
@@ -351,10 +352,10 @@ def _in_order(
     for position, group in groupby(found, lambda each: each[0].position):
         row = bisect_left(positions, position, first, count)
         if row > first:
-            yield run.part(first, row), before
+            yield run.rows(first, row), before
             first, before = row, []
         before += group
-    yield run.part(first, count), before
+    yield run.rows(first, count), before
 
 
 def _last_of(before: BatchMark | None, item: Run | Damage, file: LogFile) -> BatchMark | None:

@@ -1,7 +1,7 @@
-"""`dump` by several processes: each reads pieces of the logs, and the rows come here through a spool, in their order.
+"""`dump` by several processes: a task reads parts of the logs, and the rows come here through a spool, in their order.
 
 This process begins alone: a reader that wants ten rows has them before another process could start. If there is enough
-left, others do the rest. Then it only takes the steps between the pieces, which need what was found in them: offsets
+left, others do the rest. Then it only takes the steps between the tasks, which need what was found in them: offsets
 missing between two segments, the number of matching records.
 """
 
@@ -14,10 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.engine.parts import with_begin
+from kafkalog_core.engine.pool import SHARED_BYTES
 from kafkalog_core.engine.processes import Pool
 from kafkalog_core.engine.report import Report
-from kafkalog_core.errors import KafkalogError
-from kafkalog_core.ops.dump.dump import Dumper, LogPiece
+from kafkalog_core.errors import KafkalogError, WorkerLostError
+from kafkalog_core.ops.dump.dump import Dumper, DumpTask
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import Advance
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.parts import LogPart
     from kafkalog_core.engine.spool import SpoolWriter, TaskOutput
-    from kafkalog_core.kafka.sim.logfiles import OffsetSpan
+    from kafkalog_core.kafka.sim.logfiles import SegmentExtent
     from kafkalog_core.ops.dump.dump import Step
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
@@ -39,9 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChunkWriter", "RowOutput", "dump_in_parallel"]
 
-PIECE_BYTES: Final = 8 * 1024 * 1024
-SHARED_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of log for which other processes are started."""
+TASK_BYTES: Final = 8 * 1024 * 1024
 
 
 class ChunkWriter(Protocol):
@@ -55,7 +54,7 @@ class RowOutput(NamedTuple):
     """Where rows go.
 
     descriptor: of a file or pipe. writer: of this process; `flush` writes what it keeps. open_writer: returns a writer
-    of a piece in another process, for a stream of bytes; it is pickled. warn: shows a sentence to the user.
+    of a task in another process, for a stream of bytes; it is pickled. warn: shows a sentence to the user.
     """
 
     descriptor: int
@@ -72,7 +71,7 @@ def dump_in_parallel(
     output: RowOutput,
     *,
     jobs: int,
-    piece_bytes: int = PIECE_BYTES,
+    task_bytes: int = TASK_BYTES,
     shared_bytes: int = SHARED_BYTES,
 ) -> None:
     """Write what `dump` yields, in the same order. `report` is complete then.
@@ -83,17 +82,20 @@ def dump_in_parallel(
         progress: receives the bytes that are read; what it raises ends the dump after whole lines.
         output: where the rows go.
         jobs: the most processes that this one starts.
-        piece_bytes: bytes of log for each piece of work.
+        task_bytes: bytes of log for each task.
         shared_bytes: bytes of log for which other processes are started.
 
     Raises what `dump` raises, WorkerLostError, and OSError if the output cannot be written.
     """
-    dumper = Dumper(request, report, progress, piece_bytes=piece_bytes)
+    dumper = Dumper(request, report, progress, task_bytes=task_bytes)
     _ParallelDump(dumper, request, report, output).run(jobs, progress, shared_bytes)
 
 
 class _ParallelDump:
-    """A dump on its way; `_ahead` are steps that were looked at and not taken."""
+    """A dump on its way; `_ahead` are steps that were looked at and not taken.
+
+    `_has_uncounted`: rows of the task whose turn it is were written; they are counted when its result is taken.
+    """
 
     def __init__(self, dumper: Dumper, request: DumpRequest, report: Report, output: RowOutput) -> None:
         self._dumper = dumper
@@ -106,6 +108,7 @@ class _ParallelDump:
         self._begun: deque[Step] = deque()
         self._about: set[tuple[object, object]] = set()
         self._divided: dict[str, _DividedFile] = {}
+        self._has_uncounted = False
 
     def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
         """Write all rows."""
@@ -126,7 +129,7 @@ class _ParallelDump:
             if not self._ahead:
                 return
             step = self._ahead.popleft()
-            if isinstance(step, LogPiece):
+            if isinstance(step, DumpTask):
                 self._ahead_bytes -= step.work_bytes
                 has_read = True
             self._write(step)
@@ -138,7 +141,7 @@ class _ParallelDump:
             if step is None:
                 return
             self._ahead.append(step)
-            if isinstance(step, LogPiece):
+            if isinstance(step, DumpTask):
                 self._ahead_bytes += step.work_bytes
 
     def _next(self) -> Step | None:
@@ -172,7 +175,7 @@ class _ParallelDump:
         # The rows written so far come before those that the processes write.
         self._output.flush()
         try:
-            for output in pool.outputs(_write_piece, self._tasks()):
+            for output in pool.outputs(_write_task, self._tasks()):
                 self._write_begun()
                 try:
                     self._take(output)
@@ -184,28 +187,28 @@ class _ParallelDump:
             self._close()
         self._write_begun()
 
-    def _tasks(self) -> Iterator[tuple[DumpRequest, LogPiece, Callable[[SpoolWriter], ChunkWriter]]]:
-        """Yield the pieces of work; all steps are noted in order."""
+    def _tasks(self) -> Iterator[tuple[DumpRequest, DumpTask, Callable[[SpoolWriter], ChunkWriter]]]:
+        """Yield the tasks; all steps are noted in order."""
         while (step := self._ahead.popleft() if self._ahead else self._next()) is not None:
-            if not isinstance(step, LogPiece):
+            if not isinstance(step, DumpTask):
                 self._begun.append(step)
                 continue
-            piece = self._with_begin(step)
-            self._begun.append(piece)
-            yield self._request, piece, self._output.open_writer
+            task = self._with_begin(step)
+            self._begun.append(task)
+            yield self._request, task, self._output.open_writer
 
-    def _with_begin(self, piece: LogPiece) -> LogPiece:
+    def _with_begin(self, task: DumpTask) -> DumpTask:
         """Return a part of a large file with the place where its reader begins."""
-        split = piece.splits[0]
-        if split.part.is_whole:
-            return piece
+        file_part = task.file_parts[0]
+        if file_part.part.is_whole:
+            return task
         try:
-            if split.path not in self._divided:
-                self._divided[split.path] = _DividedFile(split.path)
-            part = self._divided[split.path].with_begin(split.part, self._request.scan_options)
+            if file_part.path not in self._divided:
+                self._divided[file_part.path] = _DividedFile(file_part.path)
+            part = self._divided[file_part.path].with_begin(file_part.part, self._request.scan_options)
         except KafkalogError:  # its reader meets it too
-            return piece
-        return replace(piece, splits=(replace(split, part=part),))
+            return task
+        return replace(task, file_parts=(replace(file_part, part=part),))
 
     def _close(self, path: str | None = None) -> None:
         """Close a file whose parts were all read; None: all files."""
@@ -213,28 +216,35 @@ class _ParallelDump:
             self._divided.pop(each).close()
 
     def _write_begun(self) -> None:
-        """Take the steps before the next piece."""
-        while self._begun and not isinstance(self._begun[0], LogPiece):
+        """Take the steps before the next task."""
+        while self._begun and not isinstance(self._begun[0], DumpTask):
             self._write(self._begun.popleft())
             self._output.flush()
 
     def _take(self, output: TaskOutput) -> None:
-        """Write the rows of the piece whose turn it is, and take what was found in it."""
+        """Write the rows of the task whose turn it is, and take what was found in it."""
         for data in output.data():
             left = memoryview(data)
+            self._has_uncounted = True
             while left:
                 left = left[os.write(self._output.descriptor, left) :]
-        result: _PieceResult = output.result()
-        piece = self._begun.popleft()
+        try:
+            result: _TaskResult = output.result()
+        except WorkerLostError as error:
+            raise (_cut(error) if self._has_uncounted else error) from error
+        self._has_uncounted = False
+        task = self._begun.popleft()
         self._report.add(result.report)
         self._report.note_written()
         self._dumper.matches += result.matches
-        for split, span in zip(piece.splits if isinstance(piece, LogPiece) else (), result.spans, strict=True):
-            self._dumper.add_span(split.path, span)
-            if split.path in self._divided:
-                self._divided[split.path].done(split.part)
-                if split.part.end is None:
-                    self._close(split.path)
+        for file_part, extent in zip(
+            task.file_parts if isinstance(task, DumpTask) else (), result.extents, strict=True
+        ):
+            self._dumper.add_extent(file_part.path, extent)
+            if file_part.path in self._divided:
+                self._divided[file_part.path].done(file_part.part)
+                if file_part.part.end is None:
+                    self._close(file_part.path)
         for row in result.about:
             self._write_about(row)
         self._output.flush()
@@ -272,7 +282,7 @@ class _DividedFile:
 
 def _about_parts(step: Step, chunk: Chunk) -> list[dict[str, object]] | None:
     """Return the rows that are findings about a file of which only a part is read; None: the chunk has others."""
-    is_divided = isinstance(step, LogPiece) and not step.splits[0].part.is_whole
+    is_divided = isinstance(step, DumpTask) and not step.file_parts[0].part.is_whole
     return list(chunk.rows()) if is_divided and chunk.table.name == tables.FINDING.name else None
 
 
@@ -283,53 +293,62 @@ def _has_no_reader(descriptor: int) -> bool:
     return any(events & select.POLLERR for _, events in waiting.poll(0))
 
 
+def _cut(error: WorkerLostError) -> WorkerLostError:
+    """Return the error after which no summary is written: it could follow half a line, and would count too few rows."""
+    cut = WorkerLostError(f"{error.message}: the output ends there, maybe inside a line", path=error.path)
+    cut.wrote_rows = True
+    return cut
+
+
 def _raise(error: KafkalogError) -> Iterator[Chunk]:
     raise error
 
 
-class _PieceResult(NamedTuple):
-    """What was found in a piece.
+class _TaskResult(NamedTuple):
+    """What was found in a task.
 
-    report: counts of what is written, and matching records. spans: the offsets of each part; None: not read to its end.
+    report: counts of what is written, and matching records. extents: offsets of each part; None: not read to its end.
     about: findings about a file that is read in parts, which are neither written nor counted.
     """
 
     report: Report
     matches: int
-    spans: list[OffsetSpan | None]
+    extents: list[SegmentExtent | None]
     about: list[dict[str, object]]
 
 
-def _write_piece(
+def _write_task(
     request: DumpRequest,
-    piece: LogPiece,
+    task: DumpTask,
     open_writer: Callable[[SpoolWriter], ChunkWriter],
     stream: SpoolWriter,
     advance: Callable[[int], None],
-) -> _PieceResult:
-    """Read a piece, and spool its rows. Raises StorageError for a file that is itself a target."""
+) -> _TaskResult:
+    """Read a task, and spool its rows. Raises StorageError for a file that is itself a target."""
     keeps_cache = READING.keeps_cache
-    READING.keeps_cache = keeps_cache or not piece.splits[0].part.is_whole  # a divided file's are given back elsewhere
+    READING.keeps_cache = (
+        keeps_cache or not task.file_parts[0].part.is_whole
+    )  # a divided file's are given back elsewhere
     try:
-        return _written(request, piece, open_writer, stream, advance)
+        return _written(request, task, open_writer, stream, advance)
     finally:
         READING.keeps_cache = keeps_cache
 
 
 def _written(
     request: DumpRequest,
-    piece: LogPiece,
+    task: DumpTask,
     open_writer: Callable[[SpoolWriter], ChunkWriter],
     stream: SpoolWriter,
     advance: Callable[[int], None],
-) -> _PieceResult:
+) -> _TaskResult:
     report = Report()
-    dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
+    dumper = Dumper(replace(request, targets=task.targets), report, Advance(advance), out=stream)
     writer = open_writer(stream)
-    spans: list[OffsetSpan | None] = []
+    extents: list[SegmentExtent | None] = []
     about: list[dict[str, object]] = []
-    for split in piece.splits:
-        step = LogPiece((split,), piece.targets)
+    for file_part in task.file_parts:
+        step = DumpTask((file_part,), task.targets)
         for chunk in dumper.rows_of(step):
             rows = _about_parts(step, chunk)
             if rows is None:
@@ -339,5 +358,5 @@ def _written(
             for row in rows:
                 report.forget_finding(row)
             about += rows
-        spans.append(dumper.spans.pop(split.path))
-    return _PieceResult(report, dumper.matches, spans, about)
+        extents.append(dumper.extents.pop(file_part.path))
+    return _TaskResult(report, dumper.matches, extents, about)

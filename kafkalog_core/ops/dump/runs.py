@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.engine.chunks import Lines
-    from kafkalog_core.engine.report import LogStats, Report
+    from kafkalog_core.engine.log_stats import LogStats
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
@@ -109,12 +110,12 @@ class RunReader:
         # Damage comes between two rows, where a reader of the log meets it.
         for row, damage in sorted(damages, key=itemgetter(0)):
             if row > first:
-                yield from self._forwards(run.part(first, row), lines, view, _part(selection, first, row))
+                yield from self._forwards(run.rows(first, row), lines, view, _part(selection, first, row))
                 first = row
                 if self.is_done:
                     return
             yield damage()
-        yield from self._forwards(run.part(first, count) if first else run, lines, view, _part(selection, first, count))
+        yield from self._forwards(run.rows(first, count) if first else run, lines, view, _part(selection, first, count))
 
     def _forwards(
         self, run: Run, lines: Lines, view: CommittedView | None, selection: bytearray | None

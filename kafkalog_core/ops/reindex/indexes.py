@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.logdir.text_files import EpochText
     from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.ops.reindex.steps import ReindexTask
-    from kafkalog_core.ops.verify.request import SegmentTask
+    from kafkalog_core.ops.verify.request import SegmentCheck
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Run
@@ -69,7 +69,7 @@ class SegmentIndexes:
     from those of a recovery.
     """
 
-    def __init__(self, task: SegmentTask) -> None:
+    def __init__(self, task: SegmentCheck) -> None:
         self._segment = task.segment
         # 4.4.0 does not trim them at a clean stop, 4.3.1 does; every release recovers the metadata log at every start
         self._may_have_room = task.topic == METADATA_TOPIC and task.is_last

@@ -50,7 +50,7 @@ from kafkalog_core.ops.repair.context import distinct_settings
 from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
-from kafkalog_core.ops.verify.request import SegmentTask
+from kafkalog_core.ops.verify.request import SegmentCheck
 from kafkalog_core.ops.verify.txn_index import Doubt
 from kafkalog_core.storage.partition import partition_name, read_partition
 from kafkalog_core.storage.scan import ScanOptions
@@ -234,7 +234,7 @@ class PartitionReindex:
         return self._task.writes_all or segment.base_offset >= self._recovered_from
 
     def _recover(
-        self, source: Source, base_offset: int, watch: RecoveryWatch, span: tuple[int, int] | None = None
+        self, source: Source, base_offset: int, watch: RecoveryWatch, byte_range: tuple[int, int] | None = None
     ) -> SegmentRecovery:
         task = self._task
         # Placeholder states: the offset and time index need none, and what the replay of producers gives is not used.
@@ -247,7 +247,7 @@ class PartitionReindex:
             states=states,
             max_batch_bytes=task.max_batch_bytes,
             watch=watch,
-            span=span,
+            byte_range=byte_range,
         )
 
     def _pass(self, recovery: SegmentRecovery) -> None:
@@ -261,8 +261,8 @@ class PartitionReindex:
         """Return whether an append was interrupted there, so that no batch is lost."""
         return is_last and recovery.stop in _TAIL
 
-    def _segment_task(self, segment: Segment, *, is_last: bool) -> SegmentTask:
-        return SegmentTask(
+    def _segment_task(self, segment: Segment, *, is_last: bool) -> SegmentCheck:
+        return SegmentCheck(
             segment=segment,
             topic=self._partition.topic,
             partition=self._partition.partition,
@@ -275,8 +275,8 @@ class PartitionReindex:
 
     def _cut(self, path: str, recovery: SegmentRecovery) -> Iterator[Step]:
         """Yield the truncation of the log, after its indexes are shorter: they never name what the log lacks."""
-        spans = [(path, recovery.valid_bytes)]
-        loss = measure_loss(self._partition, spans, self._task.facts.high_watermark)
+        cuts = [(path, recovery.valid_bytes)]
+        loss = measure_loss(self._partition, cuts, self._task.facts.high_watermark)
         if loss is not None:
             self._losses.append(loss)
         why = f"{recovery.stop} at byte {recovery.valid_bytes}: a broker that rebuilds the index truncates it here"

@@ -84,17 +84,17 @@ class _Tally(Struct):
     has_more: bool = False
 
 
-def measure_loss(partition: Partition, spans: Sequence[tuple[str, int]], high_watermark: int | None) -> Loss | None:
+def measure_loss(partition: Partition, cuts: Sequence[tuple[str, int]], high_watermark: int | None) -> Loss | None:
     """Return the loss of all records after a position of each log; None: there are only torn batches and zeros.
 
     Args:
         partition: the partition of the logs.
-        spans: for each log its path, and the position of the first byte that is deleted.
+        cuts: for each log its path, and the position of the first byte that is deleted.
         high_watermark: the high watermark; None: unknown.
     """
     tally = _Tally()
     is_v07 = partition.format == "v07"
-    for path, start in spans:
+    for path, start in cuts:
         _read(path, start, tally, high_watermark, is_v07=is_v07)
     # A torn batch or zeros at the end were never records of anybody.
     if tally.first_offset is None and not tally.records and not tally.has_more:
@@ -108,7 +108,7 @@ def measure_loss(partition: Partition, spans: Sequence[tuple[str, int]], high_wa
     return Loss(
         topic=partition.topic,
         partition=partition.partition,
-        path=spans[0][0],
+        path=cuts[0][0],
         first_offset=tally.first_offset,
         next_offset=tally.next_offset,
         records=tally.records if is_known else None,

@@ -93,9 +93,9 @@ class _PartitionPlan(Struct):
         """Whether something is done here."""
         return self.truncation is not None or self.completion is not None
 
-    def add_losses(self, spans_of_losses: Iterable[list[tuple[str, int]]], facts: PartitionFacts) -> None:
+    def add_losses(self, cuts_of_losses: Iterable[list[tuple[str, int]]], facts: PartitionFacts) -> None:
         """Measure what is lost with these parts of logs."""
-        losses = (measure_loss(self.partition, spans, facts.high_watermark) for spans in spans_of_losses)
+        losses = (measure_loss(self.partition, cuts, facts.high_watermark) for cuts in cuts_of_losses)
         self.losses += [loss for loss in losses if loss is not None]
 
 
@@ -157,7 +157,7 @@ def _as_broker(
         )
         # Each replaced log has a loss of its own: replacements in between may hold the offsets that separate two of
         # them.
-        plan.add_losses(([span] for span in completion.lost), facts)
+        plan.add_losses(([cut] for cut in completion.lost), facts)
         if result.truncates_more:
             plan.findings.add("truncate.cuts-more", path)
     return result.truncation, result.companions
@@ -203,7 +203,7 @@ def _is_blocked(plan: _PartitionPlan) -> bool:
 def _report(plan: _PartitionPlan, truncation: Truncation, companions: CompanionFiles, facts: PartitionFacts) -> None:
     path = plan.partition.path
     plan.findings.add("truncate.cut", path, offset=truncation.end_offset, what=_what(truncation))
-    plan.add_losses(_spans(truncation), facts)
+    plan.add_losses(_cuts(truncation), facts)
     # An unreadable record leaves the state of producers unknown. The truncation is planned all the same, because the
     # snapshots after the end must be deleted in any case.
     if companions.obstacle is not None:
@@ -233,14 +233,14 @@ def _what(truncation: Truncation) -> str:
     return "; ".join(parts)
 
 
-def _spans(truncation: Truncation) -> Iterator[list[tuple[str, int]]]:
+def _cuts(truncation: Truncation) -> Iterator[list[tuple[str, int]]]:
     """Yield the deleted parts, each a list of logs that follow each other, with the byte from which each is deleted."""
     shorter = [(each.segment.files[0].path, each.size_bytes) for each in truncation.segments]
     removed = [(segment.files[0].path, 0) for segment in truncation.removed]
     apart = len(shorter) - bool(removed)
     # A log that becomes shorter and the segments removed after it lose one contiguous range of offsets; shorter logs
     # before it lose ranges of their own.
-    yield from ([span] for span in shorter[:apart])
+    yield from ([cut] for cut in shorter[:apart])
     if removed:
         yield [*shorter[apart:], *removed]
 

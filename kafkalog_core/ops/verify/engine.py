@@ -20,17 +20,17 @@ from kafkalog_core.ops.verify.resume import decode
 from kafkalog_core.ops.verify.segment import SCANS, check_file
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.ops.verify.work import (
-    SPLIT_BYTES,
+    SHARED_PARTITION_BYTES,
     PartitionWork,
     ResumableCheck,
-    Split,
+    SharedPartition,
     WorkResult,
+    check_all,
     check_partition,
-    check_pieces,
     check_segments,
     finished,
     partition_key,
-    replay_pieces,
+    replay_runs,
 )
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.spool import TaskOutput
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.verify.request import Keeper, Reader, Readers, SegmentTask
+    from kafkalog_core.ops.verify.request import Keeper, Reader, Readers, SegmentCheck
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
-    from kafkalog_core.ops.verify.work import Piece
+    from kafkalog_core.ops.verify.work import SentRun
 
 __all__ = [
     "count",
@@ -96,16 +96,16 @@ def _log_bytes_in(path: str) -> int:
 
 
 Verdict = PartitionVerdict | PlaceVerdict
-_Piece = PartitionWork | FileTarget
-_ALONE_PIECES: Final = 100
-"""Pieces of work that this process does before it starts others: a start costs as much as that many small pieces."""
+_Work = PartitionWork | FileTarget
+_ALONE_WORK: Final = 100
+"""Partitions and files that this process checks before it starts others: a start costs as much as 100 small ones."""
 _ALONE_UNREAD: Final = 5000
-"""The same, of those of which nothing is read: that a partition has not changed is seen in half a millisecond."""
+"""The same for partitions that have not changed, of which nothing is read: each takes half a millisecond."""
 
-_RECENT_PIECES: Final = 50
+_RECENT_WORK: Final = 50
 _SMALL_AT_ONCE: Final = 8
 _PER_JOB: Final = 4
-"""Pieces that a large partition is cut into for each job, so that all of them end at about the same time."""
+"""Tasks of a large partition for each job, so that all jobs end at about the same time."""
 
 
 def verify(
@@ -169,16 +169,16 @@ class _Runner:
         self._jobs = request.jobs if workers is None else workers.jobs
         self._is_alone = workers is None and request.jobs == 1
         self._readers = readers
-        self._split_bytes = self._fair_bytes()
+        self._min_bytes = self._fair_bytes()
         self._depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         self._log_dirs = LogDirs(request.targets, self._depth, others=request.others or (), kafka=request.kafka)
         self._log_dirs.check_settings()
         self._alone_bytes = 0
-        self._recent: deque[int] = deque(maxlen=_RECENT_PIECES)
+        self._recent: deque[int] = deque(maxlen=_RECENT_WORK)
 
     def verdicts(self) -> Iterator[Verdict]:
         """Yield all verdicts, as `verify` does."""
-        results = self._results(self._pieces())
+        results = self._results(self._all_work())
         for target in self._request.targets:
             yield from interrupted_runs(target)
             yield from map(_errors_first, self._target_verdicts(target, results))
@@ -213,8 +213,8 @@ class _Runner:
         for verdict in waiting:
             yield self._log_dirs.with_warnings(target, verdict)
 
-    def _pieces(self) -> Iterator[_Piece]:
-        """Yield all pieces of work lazily, in the order of their verdicts."""
+    def _all_work(self) -> Iterator[_Work]:
+        """Yield all partitions and files lazily, in the order of their verdicts."""
         for target in self._request.targets:
             if isinstance(target, FileTarget):
                 yield target
@@ -230,147 +230,149 @@ class _Runner:
                 )
 
     def _fair_bytes(self) -> int | None:
-        """Return from which size on a partition is split; None: the default.
+        """Return the size from which several processes share a partition; None: the default.
 
-        Among many partitions, few need to be split, and a split costs spools. Only for given workers: all directories
-        are listed to find this size.
+        Among many partitions, few need to be shared, and sharing one costs spools. Only for given workers: all
+        directories are listed to find this size.
         """
         if self._given is None:
             return None
-        return max(SPLIT_BYTES, log_bytes(self._request.targets) // (self._jobs * _PER_JOB))
+        return max(SHARED_PARTITION_BYTES, log_bytes(self._request.targets) // (self._jobs * _PER_JOB))
 
     def _lines(self, path: str) -> Sequence[str]:
         return () if self._keeper is None else self._keeper.lines_of(partition_key(path))
 
     # --- scheduling --------------------------------------------------------------------------------------------------
-    def _results(self, pieces: Iterator[_Piece]) -> Iterator[Verdict]:
-        """Yield verdicts in the order of the pieces; split partitions are collected, to be checked in parallel."""
+    def _results(self, all_work: Iterator[_Work]) -> Iterator[Verdict]:
+        """Yield verdicts in the order of the work; shared partitions are collected, to be checked in parallel."""
         if self._is_alone:
-            for piece in pieces:
-                yield self._unsplit_verdict(piece, self._check_here(piece))
+            for work in all_work:
+                yield self._whole_verdict(work, self._check_here(work))
             return
         # Bounded: what is collected for parallel work is memory, until it is checked.
-        room = self._jobs * _PER_JOB * SPLIT_BYTES
-        done: list[tuple[_Piece, WorkResult]] = []
+        room = self._jobs * _PER_JOB * SHARED_PARTITION_BYTES
+        done: list[tuple[_Work, WorkResult]] = []
         unread_bytes = 0
-        for piece, outcome in self._outcomes(pieces):
-            done.append((piece, outcome))
-            unread_bytes += sum(outcome.result.sizes) if isinstance(outcome.result, Split) else 0
+        for work, outcome in self._outcomes(all_work):
+            done.append((work, outcome))
+            unread_bytes += sum(outcome.result.sizes) if isinstance(outcome.result, SharedPartition) else 0
             # A partition without anything large has its verdict now, so that rows come while the run goes on.
-            if not unread_bytes or unread_bytes > room or len(done) > _ALONE_PIECES:
+            if not unread_bytes or unread_bytes > room or len(done) > _ALONE_WORK:
                 yield from self._verdicts(done)
                 done, unread_bytes = [], 0
         yield from self._verdicts(done)
 
-    def _outcomes(self, pieces: Iterator[_Piece]) -> Iterator[tuple[_Piece, WorkResult]]:
-        """Yield each piece with its result; this process does the first small ones, as a start of others costs more."""
+    def _outcomes(self, all_work: Iterator[_Work]) -> Iterator[tuple[_Work, WorkResult]]:
+        """Yield partitions and files with their results; this process checks the first small ones."""
         read = 0
-        for count, piece in enumerate(pieces):
+        for count, work in enumerate(all_work):
             # Before other processes start, this one does a bounded amount of work: most runs end within it.
-            if read >= _ALONE_PIECES or count >= _ALONE_UNREAD or self._alone_bytes > SPLIT_BYTES:
-                yield from self._in_parallel(chain([piece], pieces))
+            if read >= _ALONE_WORK or count >= _ALONE_UNREAD or self._alone_bytes > SHARED_PARTITION_BYTES:
+                yield from self._in_parallel(chain([work], all_work))
                 return
             before = self._alone_bytes
-            outcome = self._check_here(piece, split=1)
+            outcome = self._check_here(work, min_segments=1)
             read += self._alone_bytes > before
-            fair = self._split_bytes
-            if isinstance(outcome.result, Split) and fair is not None and sum(outcome.result.sizes) <= fair:
-                yield from self._in_parallel(chain([piece], pieces))
+            fair = self._min_bytes
+            if isinstance(outcome.result, SharedPartition) and fair is not None and sum(outcome.result.sizes) <= fair:
+                yield from self._in_parallel(chain([work], all_work))
                 return
-            yield piece, outcome
+            yield work, outcome
 
-    def _check_here(self, piece: _Piece, split: int | None = None) -> WorkResult:
-        """Check a piece in this process."""
-        if isinstance(piece, FileTarget):
-            return WorkResult(check_file(piece, self._depth, self._advance))
-        keep = partial(self._keep, partition_key(piece.path))
-        return check_partition(replace(piece, split=split), self._advance, keep)
+    def _check_here(self, work: _Work, min_segments: int | None = None) -> WorkResult:
+        """Check a partition or file in this process."""
+        if isinstance(work, FileTarget):
+            return WorkResult(check_file(work, self._depth, self._advance))
+        keep = partial(self._keep, partition_key(work.path))
+        return check_partition(replace(work, min_segments=min_segments), self._advance, keep)
 
-    def _in_parallel(self, pieces: Iterator[_Piece]) -> Iterator[tuple[_Piece, WorkResult]]:
-        """Yield each piece with its result from other processes."""
-        waiting: deque[_Piece] = deque()
+    def _in_parallel(self, all_work: Iterator[_Work]) -> Iterator[tuple[_Work, WorkResult]]:
+        """Yield partitions and files with their results from other processes."""
+        waiting: deque[_Work] = deque()
 
-        def given() -> Iterator[tuple[tuple[_Piece, ...], Depth]]:
-            while some := tuple(islice(pieces, self._at_once())):
+        def given() -> Iterator[tuple[tuple[_Work, ...], Depth]]:
+            while some := tuple(islice(all_work, self._at_once())):
                 waiting.extend(some)
                 yield tuple(map(self._for_worker, some)), self._depth
 
         workers = self._start_pool() if self._given is None else self._given
-        for outcomes in workers.map(check_pieces, given()):
+        for outcomes in workers.map(check_all, given()):
             for outcome in outcomes:
                 yield waiting.popleft(), outcome
 
-    def _for_worker(self, piece: _Piece) -> _Piece:
-        """Return a piece for another process, which gives a large partition of several segments back as a `Split`."""
-        return piece if isinstance(piece, FileTarget) else replace(piece, split=2, split_bytes=self._split_bytes)
+    def _for_worker(self, work: _Work) -> _Work:
+        """Return work for another process, which returns a large partition of several segments as `SharedPartition`."""
+        return work if isinstance(work, FileTarget) else replace(work, min_segments=2, min_bytes=self._min_bytes)
 
     def _at_once(self) -> int:
-        """Return how many pieces a process gets at once: several if the last ones were small, which saves messages."""
+        """Return how many partitions a task has: several if the last ones were small, which saves messages."""
         # By what the last ones read: a run of many empty partitions sends several with one message.
-        is_small = len(self._recent) == _RECENT_PIECES and sum(self._recent) < SPLIT_BYTES
+        is_small = len(self._recent) == _RECENT_WORK and sum(self._recent) < SHARED_PARTITION_BYTES
         return _SMALL_AT_ONCE if is_small else 1
 
-    def _verdicts(self, done: Sequence[tuple[_Piece, WorkResult]]) -> Iterator[Verdict]:
-        """Yield the verdicts of some pieces; the segments of split partitions are checked in parallel, and merged."""
-        splits = [(piece.path, outcome.result) for piece, outcome in done if isinstance(outcome.result, Split)]
+    def _verdicts(self, done: Sequence[tuple[_Work, WorkResult]]) -> Iterator[Verdict]:
+        """Yield the verdicts of some work; the segments of shared partitions are checked in parallel, and merged."""
+        shared = [(work.path, outcome.result) for work, outcome in done if isinstance(outcome.result, SharedPartition)]
         # One group of segments has nothing to share.
-        is_one = len(splits) == 1 and len(splits[0][1].tasks) == 1 and self._given is None
-        segments = self._segments(splits) if splits and not is_one else iter(())
-        for piece, outcome in done:
-            if isinstance(outcome.result, Split) and is_one:  # no process is worth its start
-                yield self._unsplit_verdict(piece, self._check_here(piece))
-            elif isinstance(outcome.result, Split):
-                self._take_rest(piece.path, outcome)
+        is_one = len(shared) == 1 and len(shared[0][1].tasks) == 1 and self._given is None
+        segments = self._segments(shared) if shared and not is_one else iter(())
+        for work, outcome in done:
+            if isinstance(outcome.result, SharedPartition) and is_one:  # no process is worth its start
+                yield self._whole_verdict(work, self._check_here(work))
+            elif isinstance(outcome.result, SharedPartition):
+                self._take_rest(work.path, outcome)
                 self._recent.clear()
-                yield self._merged(piece, outcome.result, segments)
+                yield self._merged(work, outcome.result, segments)
             else:
-                yield self._unsplit_verdict(piece, outcome)
+                yield self._whole_verdict(work, outcome)
 
-    def _unsplit_verdict(self, piece: _Piece, outcome: WorkResult) -> Verdict:
-        """Return the verdict of a piece that was not split."""
+    def _whole_verdict(self, work: _Work, outcome: WorkResult) -> Verdict:
+        """Return the verdict of a partition or file that one process has checked."""
         result = cast("Verdict", outcome.result)
-        self._take_rest(piece.path, outcome)
+        self._take_rest(work.path, outcome)
         self._recent.append(_log_bytes(result))
         return result
 
-    def _segments(self, splits: Sequence[tuple[str, Split]]) -> Iterator[Piece | SegmentVerdict]:
-        """Yield the pieces and the verdict of each segment of all split partitions, which are checked in parallel."""
-        sizes = sum(sum(split.sizes) for _, split in splits)
-        most_bytes = min(SPLIT_BYTES, sizes // (self._jobs * _PER_JOB))
+    def _segments(self, shared: Sequence[tuple[str, SharedPartition]]) -> Iterator[SentRun | SegmentVerdict]:
+        """Yield the runs and the verdict of each segment of all shared partitions, which are checked in parallel."""
+        sizes = sum(sum(each.sizes) for _, each in shared)
+        most_bytes = min(SHARED_PARTITION_BYTES, sizes // (self._jobs * _PER_JOB))
         paths: deque[str] = deque()
 
-        def given() -> Iterator[tuple[tuple[SegmentTask, ...], Reader]]:
-            for path, split in splits:
-                for tasks in split.groups(most_bytes):
+        def given() -> Iterator[tuple[tuple[SegmentCheck, ...], Reader]]:
+            for path, each in shared:
+                for tasks in each.groups(most_bytes):
                     paths.append(path)
-                    yield tasks, split.reader
+                    yield tasks, each.reader
 
         for output in self._outputs(given()):
             items = sent(output)
-            last: Piece | SegmentVerdict = next(items)
+            last: SentRun | SegmentVerdict = next(items)
             for item in items:
                 yield last
                 last = item
             self._received(paths.popleft(), output.result())  # before the last verdict, which may end the partition
             yield last
 
-    def _outputs(self, tasks: Iterator[tuple[tuple[SegmentTask, ...], Reader]]) -> Iterator[TaskOutput]:
+    def _outputs(self, tasks: Iterator[tuple[tuple[SegmentCheck, ...], Reader]]) -> Iterator[TaskOutput]:
         if self._given is not None:
             return outputs_in_memory(self._given.map, check_segments, tasks)
         return self._start_pool().outputs(check_segments, tasks)
 
-    def _merged(self, piece: _Piece, split: Split, segments: Iterator[Piece | SegmentVerdict]) -> PartitionVerdict:
-        """Return the verdict of a split partition, from its checked segments."""
-        partition = split.partition
-        lines = piece.lines if isinstance(piece, PartitionWork) else ()
+    def _merged(
+        self, work: _Work, shared: SharedPartition, segments: Iterator[SentRun | SegmentVerdict]
+    ) -> PartitionVerdict:
+        """Return the verdict of a shared partition, from its checked segments."""
+        partition = shared.partition
+        lines = work.lines if isinstance(work, PartitionWork) else ()
         # Segments that an earlier run has checked: their lines come first.
-        records = [decode(line, partition.path) for line in lines[: split.done]]
+        records = [decode(line, partition.path) for line in lines[: shared.done]]
         keep = None if self._keeper is None else partial(self._keep, partition_key(partition.path))
-        check = ResumableCheck(partition, split.context, self._depth.now_ms, records, keep)
+        check = ResumableCheck(partition, shared.context, self._depth.now_ms, records, keep)
         self._skip(check.skipped_bytes)
-        for task in split.tasks:
+        for task in shared.tasks:
             check.checker.begin(task.segment)
-            check.end(cast("SegmentVerdict", replay_pieces(segments, check.checker)))
+            check.end(cast("SegmentVerdict", replay_runs(segments, check.checker)))
         return finished(check.checker, partition, self._depth, self._progress.advance)
 
     def _start_pool(self) -> Pool:
@@ -383,7 +385,7 @@ class _Runner:
 
     # --- what is reported ---------------------------------------------------------------------------------------------
     def _take_rest(self, path: str, outcome: WorkResult) -> None:
-        """Take what a piece gives apart from its verdict: lines for a later run, skipped bytes, a reading."""
+        """Take the rest of a result, without its verdict: lines for a later run, skipped bytes, a reading."""
         for index, line in outcome.lines:
             self._keep(partition_key(path), index, line)
         self._skip(outcome.skipped_bytes)

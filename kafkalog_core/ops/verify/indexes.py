@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings.catalog import Sink
     from kafkalog_core.format.layout import Layout
-    from kafkalog_core.ops.verify.request import SegmentTask
+    from kafkalog_core.ops.verify.request import SegmentCheck
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.scan import Damage, Run
 
@@ -215,7 +215,7 @@ class _IndexCheck(ABC):
     subject: str
     layout: Layout
 
-    def __init__(self, task: SegmentTask, sink: Sink, file: FileInfo | None) -> None:
+    def __init__(self, task: SegmentCheck, sink: Sink, file: FileInfo | None) -> None:
         self._task = task
         self._sink = sink
         if file is not None and file.size_bytes > MAX_INT32:
@@ -396,7 +396,7 @@ class OffsetIndexCheck(_IndexCheck):
     subject = "index"
     layout = OFFSET_INDEX_ENTRY
 
-    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+    def __init__(self, task: SegmentCheck, sink: Sink) -> None:
         super().__init__(task, sink, task.segment.index)
         # `LogSegment.append` indexes a batch by the bytes before it: the first batch of a segment never gets an entry.
         self._state[c.I_LEAST] = 1
@@ -455,7 +455,7 @@ class TimeIndexCheck(_IndexCheck):
     subject = "timeindex"
     layout = TIME_INDEX_ENTRY
 
-    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+    def __init__(self, task: SegmentCheck, sink: Sink) -> None:
         super().__init__(task, sink, task.segment.timeindex)
         self._state[c.I_TOP] = self._state[c.I_TOP_V2] = -1
 

@@ -21,7 +21,7 @@ from kafkalog_core.kafka.sim.cluster_metadata import read_history
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_properties
 from kafkalog_core.ops.verify.broker_action import snapshot_damage
-from kafkalog_core.ops.verify.request import NO_CHAIN, SegmentTask
+from kafkalog_core.ops.verify.request import NO_CHAIN, SegmentCheck
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import read_partition
@@ -51,7 +51,7 @@ def bootstrap_findings(log_dir: LogDir, depth: Depth) -> Iterator[Finding]:
     for file in log_dir.files:
         if not _is_snapshot(file) or file.name.base_offset is not None:
             continue
-        task = SegmentTask(
+        task = SegmentCheck(
             segment=Segment(base_offset=0, state=SegmentState.CLOSED, log=file),
             topic=None,
             partition=None,

@@ -27,7 +27,7 @@ from kafkalog_core.kafka.sim.logdir.text_files import read_epochs
 from kafkalog_core.kafka.sim.logfiles import (
     FEW_GAPS,
     LogHead,
-    OffsetSpan,
+    SegmentExtent,
     are_mixed,
     chain_findings,
     is_compacted,
@@ -489,7 +489,7 @@ class Gaps:
         return [self._with_rescue(gap) for gap in gaps]
 
     @cached_property
-    def _spans(self) -> list[OffsetSpan | None]:
+    def _spans(self) -> list[SegmentExtent | None]:
         return [None if verdict.is_unread else _span(verdict) for verdict in self._verdicts]
 
     @cached_property
@@ -574,8 +574,8 @@ class Gaps:
         return gap
 
 
-def _span(verdict: SegmentVerdict) -> OffsetSpan:
+def _span(verdict: SegmentVerdict) -> SegmentExtent:
     damage_end = verdict.size_bytes if ends_in_damage(verdict) else 0
-    span = OffsetSpan(verdict.path, verdict.base_offset, verdict.last_offset, batches_end=0, damage_end=damage_end)
+    span = SegmentExtent(verdict.path, verdict.base_offset, verdict.last_offset, batches_end=0, damage_end=damage_end)
     span.goes_back = any(finding.code == "batch.offset-order" for finding in verdict.findings)
     return span

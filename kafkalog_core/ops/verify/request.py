@@ -33,7 +33,7 @@ __all__ = [
     "Reader",
     "Readers",
     "Reading",
-    "SegmentTask",
+    "SegmentCheck",
     "VerifyRequest",
     "Watch",
 ]
@@ -74,7 +74,7 @@ class VerifyRequest(Struct, frozen=True, kw_only=True):
 Level = Literal["headers", "checksums", "records"]
 
 
-class SegmentTask(Struct, frozen=True, kw_only=True):
+class SegmentCheck(Struct, frozen=True, kw_only=True):
     """One segment to check: plain values, which another process can take.
 
     Args:
@@ -112,7 +112,7 @@ class SegmentTask(Struct, frozen=True, kw_only=True):
 
 
 class Check(Protocol):
-    """One check of one segment, created with its `SegmentTask` and a `Sink`; all calls come in file order."""
+    """One check of one segment, created with its `SegmentCheck` and a `Sink`; all calls come in file order."""
 
     def run(self, run: Run) -> None:
         """Take whole batches with correct checksums (not computed at level headers), valid until the call returns."""
@@ -181,10 +181,10 @@ class Reading(Protocol):
         Called first; `check` and `others` are not called after a verdict.
         """
 
-    def unread_bytes(self, task: SegmentTask) -> int:
+    def unread_bytes(self, task: SegmentCheck) -> int:
         """Return how many bytes of log `check` would read."""
 
-    def check(self, task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
+    def check(self, task: SegmentCheck, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
         """Check a segment, as `check_segment` does."""
 
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:

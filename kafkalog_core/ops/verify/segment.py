@@ -18,7 +18,7 @@ from kafkalog_core.kafka.sim.batch_places import PlaceBounds, PlaceWatch, is_of_
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_offsets, read_properties
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
-from kafkalog_core.ops.verify.request import NO_CHAIN, Reader, SegmentTask
+from kafkalog_core.ops.verify.request import NO_CHAIN, Reader, SegmentCheck
 from kafkalog_core.ops.verify.txn_index import check_snapshot
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict, Spans
 from kafkalog_core.storage.access import code_of_error
@@ -53,7 +53,7 @@ _PLACE: Final = ("position", "size_bytes", "base_offset", "last_offset")
 
 
 def check_segment(
-    task: SegmentTask, chain: Chain, advance: Callable[[int], None], watch: Watch | None = None
+    task: SegmentCheck, chain: Chain, advance: Callable[[int], None], watch: Watch | None = None
 ) -> SegmentVerdict:
     """Check everything that a segment shows by itself.
 
@@ -80,7 +80,7 @@ def check_segment(
 
 
 class _SegmentChecker:
-    def __init__(self, task: SegmentTask, sink: Sink, chain: Chain, watch: Watch | None) -> None:
+    def __init__(self, task: SegmentCheck, sink: Sink, chain: Chain, watch: Watch | None) -> None:
         self._task = task
         self._sink = sink
         self._chain = chain
@@ -271,10 +271,10 @@ class _Scans:
     def unchanged(self, partition: Partition, context: PartitionContext) -> None:
         """Return None: no earlier run is known."""
 
-    def unread_bytes(self, task: SegmentTask) -> int:
+    def unread_bytes(self, task: SegmentCheck) -> int:
         return task.segment.size_bytes
 
-    def check(self, task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
+    def check(self, task: SegmentCheck, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
         return check_segment(task, chain, advance)
 
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
@@ -323,7 +323,7 @@ def _segment_of(target: FileTarget) -> tuple[Segment, bool]:
 def _segment_verdict(
     target: FileTarget, segment: Segment, depth: Depth, advance: Callable[[int], None], *, is_last: bool
 ) -> PartitionVerdict:
-    task = SegmentTask(
+    task = SegmentCheck(
         segment=segment,
         topic=target.topic,
         partition=target.partition,
@@ -377,7 +377,7 @@ class PlaceCheck:
     `of_wrong_epoch` has the positions of those with a wrong leader epoch.
     """
 
-    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+    def __init__(self, task: SegmentCheck, sink: Sink) -> None:
         self._task = task
         self._sink = sink
         self._bounds = task.bounds or PlaceBounds(base_offset=task.segment.base_offset)
@@ -450,7 +450,7 @@ class FramingCheck:
     `findings.logs.DAMAGE_REASONS`.
     """
 
-    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+    def __init__(self, task: SegmentCheck, sink: Sink) -> None:
         self._task = task
         self._sink = sink
         self._path = "" if task.segment.log is None else task.segment.log.path

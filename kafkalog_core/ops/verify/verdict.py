@@ -108,11 +108,11 @@ class SegmentVerdict(Struct, frozen=True, kw_only=True):
         is_thinned: whether batches hold fewer records than their offsets span: the sign of compaction.
         gaps: the first places between two batches where offsets are missing and nothing is damaged.
         gap_count: number of all such places.
-        damage: damaged spans (position, size_bytes), in order and apart; of very many, neighbours are joined.
+        damage: damaged ranges of bytes (position, size_bytes), in order and apart; of very many, neighbours are joined.
         lost_offsets: spans of offsets (first, last) that may have been in them; joined like the damage.
         findings: about its log and indexes.
         damage_joined: number of damaged places that were joined with the one before.
-        whole_between: undamaged bytes in joined spans.
+        whole_between: undamaged bytes in joined ranges.
         epoch_behind: the last leader epoch, if `epochs` are not all.
         is_unread: whether the log was not read to its end: it could not be opened, or it vanished. The figures are of
             the part that was read; nothing may be concluded from what they lack.

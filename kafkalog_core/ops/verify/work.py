@@ -21,7 +21,7 @@ from kafkalog_core.kafka.rules.batch_checks import FUTURE_MS
 from kafkalog_core.kafka.sim.batch_places import partition_bounds
 from kafkalog_core.ops.verify.companions import Replacements
 from kafkalog_core.ops.verify.partition import PartitionChecker
-from kafkalog_core.ops.verify.request import NO_CHAIN, Chain, Depth, SegmentTask
+from kafkalog_core.ops.verify.request import NO_CHAIN, Chain, Depth, SegmentCheck
 from kafkalog_core.ops.verify.resume import (
     SegmentRecord,
     StateError,
@@ -54,22 +54,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROW_BYTES",
-    "SPLIT_BYTES",
+    "SHARED_PARTITION_BYTES",
     "BatchSender",
     "Keep",
     "PartitionWork",
-    "Piece",
     "ResumableCheck",
-    "Split",
+    "SentRun",
+    "SharedPartition",
     "WorkResult",
+    "check_all",
     "check_partition",
-    "check_pieces",
     "check_segments",
     "finished",
     "is_timeless",
     "other_logs",
     "partition_key",
-    "replay_pieces",
+    "replay_runs",
     "unchanged",
 ]
 
@@ -210,7 +210,7 @@ def is_timeless(verdict: SegmentVerdict, then_ms: int, now_ms: int) -> bool:
     return abs(now_ms - then_ms) < _DAY_MS
 
 
-SPLIT_BYTES: Final = 64 * 1024 * 1024
+SHARED_PARTITION_BYTES: Final = 64 * 1024 * 1024
 """Size from which on the segments of a partition are checked by several processes."""
 
 _LITTLE_PART: Final = 8
@@ -225,8 +225,8 @@ class PartitionWork(Struct, frozen=True, kw_only=True):
         depth: how deep to look.
         lines: of its first segments, from an earlier run.
         wants_lines: whether to keep lines for a later run.
-        split: number of segments from which on a large partition is given back as a `Split`; None: never.
-        split_bytes: size from which on a partition is large; None: `SPLIT_BYTES`.
+        min_segments: a large partition with at least this many segments is returned as `SharedPartition`; None: never.
+        min_bytes: size from which on a partition is large; None: `SHARED_PARTITION_BYTES`.
         reader: reads its segments.
     """
 
@@ -235,12 +235,12 @@ class PartitionWork(Struct, frozen=True, kw_only=True):
     depth: Depth
     lines: Sequence[str] = ()
     wants_lines: bool = False
-    split: int | None = None
-    split_bytes: int | None = None
+    min_segments: int | None = None
+    min_bytes: int | None = None
     reader: Reader = SCANS
 
 
-class Split(Struct, frozen=True):
+class SharedPartition(Struct, frozen=True):
     """A partition too large for one process: its segments after the first `done`, to be checked by several.
 
     `sizes` are the bytes of log to read for each task.
@@ -248,12 +248,12 @@ class Split(Struct, frozen=True):
 
     partition: Partition
     context: PartitionContext
-    tasks: tuple[SegmentTask, ...]
+    tasks: tuple[SegmentCheck, ...]
     sizes: tuple[int, ...]
     done: int
     reader: Reader
 
-    def groups(self, most_bytes: int) -> list[tuple[SegmentTask, ...]]:
+    def groups(self, most_bytes: int) -> list[tuple[SegmentCheck, ...]]:
         """Return the tasks in order, in groups of at most that many bytes to read; a larger task is a group of its own.
 
         A small last segment, as the active one mostly is, joins the group before it.
@@ -268,34 +268,35 @@ class Split(Struct, frozen=True):
 class _SizedTask(NamedTuple):
     """A task and its bytes to read."""
 
-    task: SegmentTask
+    task: SegmentCheck
     size_bytes: int
 
 
 class WorkResult(Struct, frozen=True):
-    """The result of a piece of work: `skipped_bytes` of log were not read again, `lines` are for a later run.
+    """The result of a `PartitionWork` or of a file.
 
-    `made` is the result of the partition's `Reading`.
+    `skipped_bytes` of log were not read again. `lines` are for a later run. `made` is the result of the partition's
+    `Reading`.
     """
 
-    result: PartitionVerdict | PlaceVerdict | Split
+    result: PartitionVerdict | PlaceVerdict | SharedPartition
     skipped_bytes: int = 0
     lines: tuple[tuple[int, str], ...] = ()
     made: object = None
 
 
-def check_pieces(
-    pieces: Sequence[PartitionWork | FileTarget], depth: Depth, advance: Callable[[int], None]
+def check_all(
+    all_work: Sequence[PartitionWork | FileTarget], depth: Depth, advance: Callable[[int], None]
 ) -> tuple[WorkResult, ...]:
     """Check partitions and files in another process. Raises StorageError for a file that cannot be opened."""
-    return tuple(_check_apart(piece, depth, advance) for piece in pieces)
+    return tuple(_check_apart(work, depth, advance) for work in all_work)
 
 
-def _check_apart(piece: PartitionWork | FileTarget, depth: Depth, advance: Callable[[int], None]) -> WorkResult:
-    if isinstance(piece, FileTarget):
-        return WorkResult(check_file(piece, depth, advance))
+def _check_apart(work: PartitionWork | FileTarget, depth: Depth, advance: Callable[[int], None]) -> WorkResult:
+    if isinstance(work, FileTarget):
+        return WorkResult(check_file(work, depth, advance))
     lines: list[tuple[int, str]] = []
-    outcome = check_partition(piece, advance, lambda index, line: lines.append((index, line)))
+    outcome = check_partition(work, advance, lambda index, line: lines.append((index, line)))
     return replace(outcome, lines=tuple(lines))
 
 
@@ -324,10 +325,10 @@ def _check_listed(
     tasks = segment_tasks(partition, depth)[len(known) :]
     reading.others(partition, advance)
     sizes = tuple(map(reading.unread_bytes, tasks))
-    is_large = sum(sizes) > (SPLIT_BYTES if work.split_bytes is None else work.split_bytes)
-    if is_large and work.split is not None and len(tasks) >= work.split:
-        split = Split(partition, context, tasks, sizes, len(known), work.reader)
-        return WorkResult(split, made=reading.finish())
+    is_large = sum(sizes) > (SHARED_PARTITION_BYTES if work.min_bytes is None else work.min_bytes)
+    if is_large and work.min_segments is not None and len(tasks) >= work.min_segments:
+        shared = SharedPartition(partition, context, tasks, sizes, len(known), work.reader)
+        return WorkResult(shared, made=reading.finish())
     check = ResumableCheck(partition, context, depth.now_ms, known, keep if work.wants_lines else None)
     for task in tasks:
         check.checker.begin(task.segment)
@@ -338,7 +339,7 @@ def _check_listed(
 
 def _files_to_read(partition: Partition, work: PartitionWork) -> Iterator[FileInfo]:
     """Yield the files that a check reads; none of a large partition, which other processes may read."""
-    most_bytes = SPLIT_BYTES if work.split_bytes is None else work.split_bytes
+    most_bytes = SHARED_PARTITION_BYTES if work.min_bytes is None else work.min_bytes
     if sum(segment.size_bytes for segment in partition.segments) > most_bytes:
         return
     yield from partition.metadata_files
@@ -376,11 +377,11 @@ def other_logs(partition: Partition) -> Iterator[Segment]:
 
 
 def check_segments(
-    tasks: Sequence[SegmentTask], reader: Reader, stream: OutputStream, advance: Callable[[int], None]
+    tasks: Sequence[SegmentCheck], reader: Reader, stream: OutputStream, advance: Callable[[int], None]
 ) -> object:
     """Check some segments of a split partition, and return the result of their `Reading`.
 
-    Sends the pieces of each segment and then its verdict, for the process that merges them.
+    Sends the runs of each segment and then its verdict, for the process that merges them.
     """
     with reader.open() as reading:
         for task in tasks:
@@ -388,7 +389,7 @@ def check_segments(
         return reading.finish()
 
 
-def segment_tasks(partition: Partition, depth: Depth) -> tuple[SegmentTask, ...]:
+def segment_tasks(partition: Partition, depth: Depth) -> tuple[SegmentCheck, ...]:
     """Return one task for each live segment, in the order of their base offsets."""
     last, bounds = len(partition.segments) - 1, partition_bounds(partition)
     return tuple(
@@ -399,9 +400,9 @@ def segment_tasks(partition: Partition, depth: Depth) -> tuple[SegmentTask, ...]
 
 def segment_task(
     partition: Partition, segment: Segment, depth: Depth, *, is_last: bool, bounds: PlaceBounds | None = None
-) -> SegmentTask:
+) -> SegmentCheck:
     """Return the task for one segment."""
-    return SegmentTask(
+    return SegmentCheck(
         segment=segment,
         topic=partition.topic,
         partition=partition.partition,
@@ -426,14 +427,14 @@ _REPLAYED: Final = (
     "producer_epoch",
     "base_sequence",
 )
-"""Columns that the replay reads. The others are zero in a piece: half of the bytes need not be moved."""
+"""Columns that the replay reads. The others are zero in a sent run: half of the bytes need not be moved."""
 
 
 ROW_BYTES: Final = 8 * len(_REPLAYED)
-"""Bytes of one batch in the cells of a piece."""
+"""Bytes of one batch in the cells of a sent run."""
 
 
-class Piece(Struct, frozen=True):
+class SentRun(Struct, frozen=True):
     """A run of batches; without batches, a hole. `cells` are the columns that a replay reads, int64 of this machine."""
 
     count: int
@@ -458,11 +459,11 @@ class Piece(Struct, frozen=True):
         to.replay(batches, self.markers, self.holes)
 
 
-def replay_pieces(items: Iterable[Piece | SegmentVerdict], to: Chain) -> SegmentVerdict | None:
-    """Pass pieces to a chain, in their order, up to a verdict, which is returned; None: there is none."""
+def replay_runs(items: Iterable[SentRun | SegmentVerdict], to: Chain) -> SegmentVerdict | None:
+    """Pass runs to a chain, in their order, up to a verdict, which is returned; None: there is none."""
     batches = BatchColumns()
     for item in items:
-        if not isinstance(item, Piece):
+        if not isinstance(item, SentRun):
             return item
         if item.count > batches.capacity:
             batches = BatchColumns(item.count)
@@ -480,10 +481,10 @@ class BatchSender:
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
         """Send a run."""
         self._is_hole = False
-        send(self._stream, Piece.of(batches, markers, holes))
+        send(self._stream, SentRun.of(batches, markers, holes))
 
     def hole(self) -> None:
         """Send a hole, one for several."""
         if not self._is_hole:
             self._is_hole = True
-            send(self._stream, Piece(0, b"", {}))
+            send(self._stream, SentRun(0, b"", {}))

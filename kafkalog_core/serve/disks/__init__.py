@@ -1,1 +1,1 @@
-"""Log directories: dead ones, and the one of a live broker."""
+"""The log directories of dead brokers: their topics, and the best copy of each partition."""

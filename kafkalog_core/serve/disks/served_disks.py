@@ -95,9 +95,9 @@ class ServedTopic(Struct):
     Args:
         name: as clients see it.
         topic_id: 16 bytes.
-        copies: of the partitions.
-        assigned: what the cluster's metadata log says of partitions; empty: nothing is known of them.
-        known_count: of its partitions by the metadata log that is written here; 0: unknown.
+        copies: the copies of each partition, by its number; the best one first.
+        assigned: replicas and leader of each partition, by the cluster's metadata log; empty: unknown.
+        known_count: number of partitions, by the metadata log that is written here; 0: unknown.
     """
 
     name: str
@@ -113,7 +113,7 @@ class ServedTopic(Struct):
 
     @property
     def partition_count(self) -> int:
-        """The number of partitions: clients number them from 0, so those that are on no disk count."""
+        """The number of partitions. Clients number them from 0, so partitions that are on no disk count too."""
         return max(self.known_count, max(self.copies) + 1)
 
 

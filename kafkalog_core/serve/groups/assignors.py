@@ -97,7 +97,8 @@ DEFAULT_ASSIGNOR: Final = "uniform"
 def share_assignment(members: Mapping[str, Subscriber], places: Iterable[Place]) -> dict[str, set[Place]]:
     """Return what each member of a share group reads (`SimpleAssignor`): every partition has a member, if there is one.
 
-    Where all subscribe to the same topics, the partitions of all topics are shared out together, else topic by topic.
+    Where all subscribe to the same topics, the partitions of all topics are shared out together. Otherwise they are
+    shared out topic by topic.
     """
     wanted = sorted(places)
     found: dict[str, set[Place]] = {name: set() for name in members}

@@ -330,7 +330,7 @@ class GroupCoordinator:
 
     @staticmethod
     def _elected(group: ClassicGroup) -> str:
-        """Return the protocol with most votes: a member votes for its first one that all support."""
+        """Return the protocol with most votes. A member votes for its first protocol that all members support."""
         common = group.supported()
         votes = Counter(
             next(name for name, _ in member.request.protocols if name in common) for member in group.members.values()
@@ -466,7 +466,7 @@ class GroupCoordinator:
     def check_commit(
         self, group_id: str, identity: MemberIdentity, generation: int, *, version: int | None = None
     ) -> ErrorCode:
-        """Return whether a commit is that of a member, or of a consumer without a group (`validateOffsetCommit`).
+        """Return whether a member, or a consumer without a group, may commit (`validateOffsetCommit`).
 
         version: of OffsetCommit; None: the commit is part of a transaction.
         """

@@ -60,7 +60,7 @@ class CommittedOffsets:
             return self._on_disk.offsets.get(group, {}) | self._in_memory.get(group, {})
 
     def unstable(self, group: str) -> set[Place]:
-        """See OffsetStore: those that were in a transaction when the cluster stopped."""
+        """See OffsetStore: the offsets that were in a transaction when the cluster stopped."""
         return self._on_disk.pending_of(group)
 
     def commit(

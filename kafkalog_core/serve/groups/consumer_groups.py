@@ -276,7 +276,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
     def check_commit(
         self, group_id: str, member_id: str, epoch: int, *, version: int | None = None
     ) -> ErrorCode | None:
-        """Return whether a commit is that of a member (`ConsumerGroup.validateOffsetCommit`); None: no such group.
+        """Return whether a member may commit (`ConsumerGroup.validateOffsetCommit`); None: no such group.
 
         version: of OffsetCommit; None: the commit is part of a transaction.
         """

@@ -81,7 +81,7 @@ class ExpireOffsets(Protocol):
 
 
 class GroupRegistry:
-    """All groups. Thread-safe: one lock for the groups of both protocols; that of the offsets is taken under it."""
+    """All groups. Thread-safe: one lock for the groups of both protocols. The lock of the offsets is taken under it."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class GroupRegistry:
         store: GroupStore | None = None,
         shares: ShareGroupTable | None = None,
     ) -> None:
-        """Begin without groups but those that have offsets.
+        """Begin with the groups that have offsets.
 
         Args:
             offsets: what groups have committed.
@@ -160,7 +160,7 @@ class GroupRegistry:
         return self.shares is not None and self.shares.group(name) is not None
 
     def is_other(self, name: str) -> bool:
-        """Return whether a name is that of a group of another kind than share groups."""
+        """Return whether a name belongs to a group that is not a share group."""
         with self._lock:
             is_consumers = self.consumers.group(name) is not None
             return is_consumers or self.classic.describe(name) is not None or name in self.offsets.groups()
@@ -176,7 +176,7 @@ class GroupRegistry:
     def check_commit(
         self, name: str, identity: MemberIdentity, generation: int, *, version: int | None = None
     ) -> ErrorCode:
-        """Return whether a commit is that of a member, of either protocol, or of a consumer without a group.
+        """Return whether a member of either protocol, or a consumer without a group, may commit.
 
         version: of OffsetCommit; None: the commit is part of a transaction.
         """
@@ -250,7 +250,7 @@ class GroupRegistry:
 
     # --- looking at groups --------------------------------------------------------------------------------------------
     def listed(self) -> dict[str, KnownGroup]:
-        """Return all groups; those that have offsets alone are empty."""
+        """Return all groups. A group that has only offsets is empty."""
         with self._lock:
             found = {name: KnownGroup(GroupState.EMPTY, kind, _CLASSIC) for name, kind in self.offsets.groups().items()}
             found |= {name: KnownGroup(state, kind, _CLASSIC) for name, (state, kind) in self.classic.states().items()}

@@ -1,4 +1,4 @@
-"""The requests of the members of consumer groups, and those that look at groups."""
+"""The requests of the members of consumer groups, and the requests that describe groups."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class ModernMember(Struct, frozen=True):
 
     @property
     def held(self) -> frozenset[Place]:
-        """What nobody else in a consumer group may read yet."""
+        """Partitions that no other member of a consumer group may read yet."""
         return self.assigned | self.revoking
 
     @property
@@ -154,7 +154,7 @@ class ModernGroup(Struct, frozen=True):
         raise NotImplementedError
 
     def with_member(self, member: ModernMember) -> Self:
-        """Return the group with a member, which replaces that of its id."""
+        """Return the group with a member, which replaces the member with its id."""
         return replace(self, members={**self.members, member.member_id: member})
 
     def without(self, gone: Iterable[str]) -> Self:

@@ -1,1 +1,1 @@
-"""The logs of partitions as a broker reads and writes them."""
+"""The logs of partitions as clients read them: offsets, ranges of bytes, holes. Nothing here writes."""

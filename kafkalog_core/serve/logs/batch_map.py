@@ -154,7 +154,7 @@ class BatchMap:
         return latest
 
     def last_offset_before(self, end: int) -> int:
-        """Return an offset that is not below that of the last batch which starts before `end`."""
+        """Return an offset at or above the offset of the last batch that starts before `end`."""
         return self._lasts[max(bisect_left(self._positions, end) - 1, 0)]
 
     # --- making it ----------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def _note_epochs(found: BatchMap, batches: BatchColumns, first: int, last: int) 
 
 
 def _of_one_magic(formats: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the spans of rows with one magic."""
+    """Return the ranges of rows with one magic."""
     bounds = [row for row in range(1, len(formats)) if formats[row] != formats[row - 1]]
     return list(zip([0, *bounds], [*bounds, len(formats)], strict=True))
 

@@ -223,7 +223,7 @@ class ServedPartition:
 
     @property
     def high_watermark(self) -> int:
-        """The offset before which consumers read: the checkpointed one, within the log, else that after the last batch.
+        """The checkpointed high watermark, within the log; without a checkpoint, the offset after the last batch.
 
         That is the log end offset, unless the last segment is empty and starts later, or what is in the last batch
         cannot be read.
@@ -258,7 +258,7 @@ class ServedPartition:
         return sum(segment.size_bytes for segment in self._segments)
 
     def known_stable_offset(self) -> int | None:
-        """Return the last stable offset if a client has asked for it before, else None: it costs a read of the log."""
+        """Return the last stable offset; None: no client has asked for it yet. To find it costs a read of the log."""
         return None if self._view is None else self.last_stable_offset()
 
     def last_stable_offset(self) -> int:

@@ -36,7 +36,7 @@ class HoleReports:
     """
 
     def __init__(self, notify: Callable[[ServedHole], None] | None) -> None:
-        """Begin. notify: receives each hole once, on the thread that meets it; None: nobody does."""
+        """Begin. notify: receives each hole once, on the thread that meets it; None: no holes are reported."""
         self._notify = notify
         self._reported: set[tuple[str, int]] = set()
         self.any_found = False

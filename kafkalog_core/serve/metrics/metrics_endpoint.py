@@ -77,7 +77,7 @@ class _Server(ThreadingHTTPServer):
                 request.shutdown(_BOTH_WAYS)
 
     def server_bind(self) -> None:
-        """Bind without a look at the name service, which `HTTPServer` asks for a name that nobody needs."""
+        """Bind without a query to the name service: `HTTPServer` would ask it for a name that is not needed."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "", self.server_address[1]
 

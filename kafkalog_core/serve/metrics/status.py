@@ -118,7 +118,7 @@ class BrokerStatus:
         return [self._status_of(name, group) for name, group in sorted(self._groups.listed().items())]
 
     def first_groups(self, most: int) -> tuple[list[GroupStatus], int]:
-        """Return some groups by name, those that are not empty first, and the number of all groups."""
+        """Return some groups by name, groups with members first, and the number of all groups."""
         listed = self._groups.listed()
         first = nsmallest(most, listed.items(), key=lambda item: (str(item[1].state) == GroupState.EMPTY, item[0]))
         return [self._status_of(name, group) for name, group in first], len(listed)

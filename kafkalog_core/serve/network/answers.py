@@ -134,7 +134,7 @@ class PendingAnswer:
             self._wake = wake
 
     def take(self, now_s: float) -> Answer | None:
-        """Return the answer if there is one or the deadline has passed, else None. The network calls it."""
+        """Return the answer if there is one or the deadline has passed; None: not yet. The network calls it."""
         with self._lock:
             if self._answer is not None:
                 answer, self._answer = self._answer, None

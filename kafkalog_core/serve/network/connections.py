@@ -76,7 +76,7 @@ class FrameMemory:
     """The memory of half-read frames of all connections, as `MemoryPool` of KIP-72, but reserved as bytes arrive.
 
     Invariant: a connection waits only while another one, the senior, is over the bound. The senior's frame can always
-    grow, so it ends, or is closed for idleness or slowness; its release wakes those that wait.
+    grow, so it ends, or is closed for idleness or slowness; its release wakes the waiting connections.
     """
 
     def __init__(self, bound_bytes: int) -> None:

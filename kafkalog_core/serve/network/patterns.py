@@ -16,7 +16,7 @@ _PATTERN_BYTES: Final = 1 << 20  # of memory for one regular expression
 
 
 class PatternError(KafkalogError):
-    """A text that is not a regular expression, or one that needs too much memory."""
+    """A text that is not a regular expression, or an expression that needs too much memory."""
 
 
 @lru_cache(maxsize=64)

@@ -109,7 +109,7 @@ class Throttles(Protocol):
         """Return what measures a request; None: there are no quotas."""
 
     def connection_delay_s(self, host: str, /) -> float:
-        """Count a connection of an address; 0: it may be served, else after how many seconds it is to be closed."""
+        """Count a connection of an address. Return 0 if it may be served, or the seconds until it is to be closed."""
 
 
 class RequestContext(Struct):
@@ -132,7 +132,7 @@ class RequestContext(Struct):
 
     @property
     def version(self) -> int:
-        """The version of the request, which is that of its response."""
+        """The version of the request and of its response."""
         return self.request.version
 
     def reply(self, body: Body, throttle_ms: int = 0) -> Reply:
@@ -208,7 +208,7 @@ class RequestDispatcher:
         self._partitions = partitions
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
-        """Return the answer to a request; one that cannot be decoded, or is not served, closes its connection."""
+        """Return the answer to a request. A request that cannot be decoded, or is not served, closes its connection."""
         try:
             decoded = self._decode(request)
         except ProtocolError as error:

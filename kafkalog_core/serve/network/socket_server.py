@@ -1,7 +1,8 @@
 """Connections of Kafka clients: one acceptor and N processor threads, after `SocketServer` of Kafka.
 
 A request is an int32 length and that many bytes; so is a response. Ranges of files are sent with `os.sendfile`: the
-bytes of a segment never enter Python (`FileRecords.writeTo`). This is the only module with sockets.
+bytes of a segment never enter Python (`FileRecords.writeTo`). This is the only module that imports `socket`;
+the HTTP server of `metrics.metrics_endpoint` has sockets of the standard library.
 
 What never happens: an exception ends a thread, memory grows without a bound, a slow reader or a fast one holds up
 the others of its processor, a wake-up from another thread is lost.

@@ -78,7 +78,7 @@ class TlsTransport:
         self._is_open = True
 
     def received(self) -> int:
-        """Return how many bytes were decrypted that nobody has read."""
+        """Return how many decrypted bytes were not read yet."""
         return self._socket.pending()
 
     def certificate_subject(self) -> str | None:
@@ -111,7 +111,7 @@ def server_context(certificate: str, key: str | None, client_authorities: str | 
     """Return how a server does TLS, from PEM files.
 
     key: None: it is in the file of the certificate. client_authorities: every client must have a certificate of one
-    of these (ssl.client.auth=required); None: nobody needs one. Raises SettingError.
+    of these (ssl.client.auth=required); None: no client needs one. Raises SettingError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION

@@ -150,7 +150,7 @@ class Authentication(Struct):
 
     Args:
         users: who may connect.
-        mechanisms: those that are offered.
+        mechanisms: the mechanisms that are offered.
         new_nonce: returns a random text without commas.
         failed: receives the connection and the reason of each failure.
         listeners: names of the listeners where clients must prove who they are; None: all.
@@ -188,7 +188,7 @@ class Authentication(Struct):
         return self._sessions.setdefault(connection, _Session())
 
     def user_of(self, connection: ConnectionFacts) -> str:
-        """Return the name of a connection's user; one that need not authenticate is ANONYMOUS (KafkaPrincipal)."""
+        """Return the name of a connection's user: ANONYMOUS if it need not authenticate (KafkaPrincipal)."""
         session = self._sessions.get(connection)
         return ANONYMOUS if session is None or session.user is None else session.user
 

@@ -144,7 +144,7 @@ class Users:
 
 
 def passwords_of(lines: Iterable[str], path: str) -> dict[str, str]:
-    """Return passwords by user from lines of NAME:PASSWORD; empty lines and those with a number sign are comments.
+    """Return passwords by user from lines of NAME:PASSWORD; empty lines and lines with a number sign are comments.
 
     Raises SettingError with the number of a line that is none of these, or names a user again.
     """

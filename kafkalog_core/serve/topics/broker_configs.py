@@ -1,6 +1,6 @@
 """The settings that describe a broker itself, which user interfaces ask for: its ids, addresses and directories.
 
-`kafka/setting_table.py` has those that matter for logs.
+`kafka/rules/setting_table.py` has those that matter for logs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def identity_configs(
     addresses: Sequence[Address],
     advertised: Mapping[str, tuple[str, int]],
 ) -> list[BrokerConfig]:
-    """Return who the broker is. advertised: host and port by listener; port 0: that of the listener itself."""
+    """Return who the broker is. advertised: host and port by listener; port 0: the listener's own port."""
     ports = {each.listener: each.port for each in reversed(addresses)}
     shown = [_listener(name, host, port or ports[name]) for name, (host, port) in advertised.items()]
     listening = [_listener(each.listener, each.host, each.port) for each in addresses]

@@ -141,7 +141,7 @@ class FetchRequests:
         return {"Fetch": (_LAST_VERSION, self.fetch), **self._offsets.handlers()}
 
     def fetch(self, context: RequestContext) -> Answer:
-        """Answer Fetch. An empty response is sent when max_wait is over, else clients would ask in a loop."""
+        """Answer Fetch. An empty response waits until max_wait is over: otherwise clients would ask in a loop."""
         body = context.body
         # FetchManager.newContext: epoch 0 or -1 is a full fetch, which may also close a session that it names. Any
         # other continues a session, and there is none.
@@ -366,5 +366,5 @@ def _partition_body(number: int, partition: ReadablePartition | None, code: Erro
 
 
 def _response_body(code: ErrorCode, topics: list[Body]) -> Body:
-    """Return a response. The session id 0 is that of no session: the client sends full requests."""
+    """Return a response. Session id 0 means no session: the client sends full requests."""
     return {"throttle_time_ms": 0, "error_code": code, "session_id": _NO_SESSION, "responses": topics}

@@ -154,7 +154,7 @@ class OldClientReader:
             topic: its name.
             number: its number.
             offset: the offset that the client asks for.
-            magic: the highest one that it reads.
+            magic: the highest magic that it reads.
             max_bytes: of the answer.
             minimum_one: whether the answer may be larger, to hold one message or batch.
 

@@ -162,7 +162,7 @@ class TopicRequests:
     def _asked_topics(
         self, asked: Iterable[Body]
     ) -> Iterator[tuple[ErrorCode, ServedTopic | tuple[str | None, bytes]]]:
-        """Yield each topic that is asked for by name or id, or the error of one that is not there."""
+        """Yield each topic that is requested by name or id; for a topic that does not exist, the error."""
         for each in asked:
             name, topic_id = each["name"], bytes(each.get("topic_id") or _NO_ID)
             found = self._disks.topic_name(topic_id) if name is None else name

@@ -1,1 +1,1 @@
-"""Transactions: the coordinator and its requests."""
+"""Descriptions of transactions and producers. The coordinator is in `livebroker/transactions/`."""

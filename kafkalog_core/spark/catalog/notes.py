@@ -27,7 +27,7 @@ from kafkalog_core.ops.verify.verdict import (  # noqa: TC001 -- annotations are
     PartitionVerdict,
     SegmentVerdict,
 )
-from kafkalog_core.ops.verify.work import ROW_BYTES, Piece
+from kafkalog_core.ops.verify.work import ROW_BYTES, SentRun
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.paths import is_object
 from kafkalog_core.structs import Struct, asdict
@@ -155,11 +155,11 @@ NoteRow = tuple[bytes, bytes, str | None, int | None, bytes | None, str | None, 
 """A row of a notes file, by the columns of `_SCHEMA`."""
 
 
-def piece_row(key: SegmentKey, piece: Piece) -> NoteRow:
-    """Return the row of a piece."""
-    markers = json.dumps(piece.markers) if piece.markers else None
-    holes = json.dumps(piece.holes) if piece.holes else None
-    return os.fsencode(key.directory), os.fsencode(key.segment), None, piece.count, piece.cells, markers, holes
+def piece_row(key: SegmentKey, run: SentRun) -> NoteRow:
+    """Return the row of a run."""
+    markers = json.dumps(run.markers) if run.markers else None
+    holes = json.dumps(run.holes) if run.holes else None
+    return os.fsencode(key.directory), os.fsencode(key.segment), None, run.count, run.cells, markers, holes
 
 
 def note_row(key: SegmentKey, note: SegmentNote | PartitionNote | None) -> NoteRow:
@@ -270,7 +270,7 @@ class NotesFile:
                         else:
                             yield key, from_plain(PartitionNote, values, directory)
 
-    def pieces(self, key: SegmentKey) -> Iterator[Piece]:
+    def pieces(self, key: SegmentKey) -> Iterator[SentRun]:
         """Yield the pieces of a segment whose note was yielded; the replay of its partition's producers needs them."""
         for group, number in self._pieces.get(key, ()):
             rows = _group_of(self._store, self._name, group, None)
@@ -285,7 +285,7 @@ class NotesFile:
             return False
         return True
 
-    def _piece(self, count: int, cells: bytes, markers: str | None, holes: str | None) -> Piece:
+    def _piece(self, count: int, cells: bytes, markers: str | None, holes: str | None) -> SentRun:
         path = self._store.path(self._name)
         try:
             marks = {int(row): Marker(*map(int, marker)) for row, marker in json.loads(markers or "{}").items()}
@@ -296,7 +296,7 @@ class NotesFile:
             raise StorageError(
                 f"the notes of the catalog are damaged: {len(cells)} bytes for {count} batches", path=path
             )
-        return Piece(count, cells, marks, spans)
+        return SentRun(count, cells, marks, spans)
 
 
 @lru_cache(maxsize=_INDEXES_KEPT)

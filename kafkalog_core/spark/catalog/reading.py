@@ -11,17 +11,18 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kafkalog_core.engine.chunks import BatchChunk, Lines
-from kafkalog_core.engine.report import LogStats, Report
+from kafkalog_core.engine.log_stats import LogStats
+from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import FINDING_TYPES, found
 from kafkalog_core.kafka.sim.logfiles import LogFile, place_of, unit_of_partition
 from kafkalog_core.ops.dump.logreader import LogReader
 from kafkalog_core.ops.dump.runs import DumpRequest, RunReader
-from kafkalog_core.ops.dump.splits import segment_columns, segment_files
+from kafkalog_core.ops.dump.segment_rows import segment_columns, segment_files
 from kafkalog_core.ops.verify.resume import is_unchanged, marks_of, shape_of
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.verdict import next_offset
-from kafkalog_core.ops.verify.work import Piece, is_timeless, other_logs, replay_pieces
+from kafkalog_core.ops.verify.work import SentRun, is_timeless, other_logs, replay_runs
 from kafkalog_core.output import tables
 from kafkalog_core.progress import NO_PROGRESS, Advance
 from kafkalog_core.spark.catalog.notes import (
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.producers import Marker
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.sim.logfiles import Unit
-    from kafkalog_core.ops.verify.request import Chain, Depth, SegmentTask
+    from kafkalog_core.ops.verify.request import Chain, Depth, SegmentCheck
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
     from kafkalog_core.progress import Progress
     from kafkalog_core.spark.lake.store import Store
@@ -268,17 +269,17 @@ class CatalogReading:
         self._kept.setdefault(volume, []).append(SegmentKey(self._reader.path, ""))
         return replace(self._wholes[volume].verdict, segments=tuple(verdicts))
 
-    def unread_bytes(self, task: SegmentTask) -> int:
+    def unread_bytes(self, task: SegmentCheck) -> int:
         """Return the bytes of log that `check` would read."""
         return 0 if self._known_of(task) is not None else task.segment.size_bytes
 
-    def check(self, task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
+    def check(self, task: SegmentCheck, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
         """Return the verdict of `check_segment`; of an unchanged segment, that in the notes. Raises WriteError."""
         file, key = _file_of(task), self._key(task.segment)
         known = self._known_of(task)
         if known is not None and known.note.verdict is not None:
             # The chain of producers needs what the segment would have given it, although it is not read.
-            replay_pieces(known.file.pieces(key), chain)
+            replay_runs(known.file.pieces(key), chain)
             self._keep(known, key, file, task.segment)
             return known.note.verdict
         with writing(self._reader.store.root):
@@ -324,7 +325,7 @@ class CatalogReading:
         return ReadingResult(new, kept, tuple(self._rows), read, unchanged, tuple(self._findings))
 
     # --- unchanged segments -------------------------------------------------------------------------------------------
-    def _known_of(self, task: SegmentTask) -> _Known | None:
+    def _known_of(self, task: SegmentCheck) -> _Known | None:
         key = self._key(task.segment)
         if key not in self._decided:
             known = self._known.get(key)
@@ -333,7 +334,7 @@ class CatalogReading:
             self._decided[key] = known if is_valid else None
         return self._decided[key]
 
-    def _is_valid(self, note: SegmentNote, task: SegmentTask) -> bool:
+    def _is_valid(self, note: SegmentNote, task: SegmentCheck) -> bool:
         verdict = self._timeless(note)
         if verdict is None or (verdict.is_last, verdict.base_offset) != (task.is_last, task.segment.base_offset):
             return False
@@ -427,12 +428,12 @@ class _NotedChain:
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
         """Write a run to the notes and pass it on."""
-        self._new.piece(self._key, Piece.of(batches, markers, holes))
+        self._new.piece(self._key, SentRun.of(batches, markers, holes))
         self._chain.replay(batches, markers, holes)
 
     def hole(self) -> None:
         """Write a hole of the log to the notes, and pass it on."""
-        self._new.piece(self._key, Piece(0, b"", {}))
+        self._new.piece(self._key, SentRun(0, b"", {}))
         self._chain.hole()
 
 
@@ -441,7 +442,7 @@ def _marked(segment: Segment) -> list[FileInfo]:
     return [file for file in (segment.log, segment.index, segment.timeindex) if file is not None]
 
 
-def _file_of(task: SegmentTask) -> LogFile:
+def _file_of(task: SegmentCheck) -> LogFile:
     log = task.segment.files[0]
     place = place_of(log, task.topic, task.partition, with_path=True)
     return LogFile(file=log, place=place, state=str(task.segment.state), is_v07=task.is_v07, is_last=task.is_last)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.chunks import BatchChunk
     from kafkalog_core.engine.pool import Workers
-    from kafkalog_core.ops.verify.work import Piece
+    from kafkalog_core.ops.verify.work import SentRun
     from kafkalog_core.progress import Progress
     from kafkalog_core.spark.catalog.notes import NoteRow, PartitionNote, SegmentKey, SegmentNote
     from kafkalog_core.spark.lake.store import Store
@@ -159,9 +159,9 @@ class NewSegments:
             return
         self._hold(self._rows.add(chunk))
 
-    def piece(self, key: SegmentKey, piece: Piece) -> None:
-        """Add a piece of the segment whose note comes next."""
-        self._note(piece_row(key, piece))
+    def piece(self, key: SegmentKey, run: SentRun) -> None:
+        """Add a run of batches of the segment whose note comes next."""
+        self._note(piece_row(key, run))
 
     def end(self, key: SegmentKey, note: SegmentNote | PartitionNote | None) -> None:
         """End a segment, or add the note of the partition; see `note_row`."""

@@ -29,7 +29,7 @@ from kafkalog_core.spark.export.task import (
     ExportTask,
     Kept,
     NewRecordFile,
-    TaskPart,
+    PartitionShare,
     keep_others,
     run_export_task,
 )
@@ -205,7 +205,7 @@ class _Export(Struct):
     """Files of earlier runs with rows that are exported again."""
     changed: dict[Name, PartitionState | None] = field(default_factory=dict)
     """Partitions whose state has changed since the last commit, with the state that was committed last."""
-    pieces: int = 0
+    file_count: int = 0
     log_bytes: int = 0
     """Bytes of log read since the last commit."""
     records: int = 0
@@ -279,8 +279,8 @@ class _Export(Struct):
         from kafkalog_core.spark.export.outcomes import read_view  # noqa: PLC0415 -- pyarrow: where there is work for it
 
         read = [plan for plan in plans if plan.log.unit.files and not plan.log.is_v07 and not plan.start.is_stopped]
-        pieces = ((plan.log.unit, plan.start.next_offset, self.request.reading.scan_options) for plan in read)
-        for plan, (view, findings) in zip(read, self.workers.map(read_view, pieces), strict=True):
+        tasks = ((plan.log.unit, plan.start.next_offset, self.request.reading.scan_options) for plan in read)
+        for plan, (view, findings) in zip(read, self.workers.map(read_view, tasks), strict=True):
             plan.view = view
             plan.add(findings)
 
@@ -297,7 +297,7 @@ class _Export(Struct):
             return []
         missing = self.lake.output.lost("records", self.lake.listed)
         found: list[tuple[TableFile, list[Name]]] = []
-        pieces = []
+        tasks = []
         for file in self.lake.output.files("records").values():
             drops = [name for name in low_of if self._may_hold(file, name) and _highest(file) >= low_of[name][1]]
             # By bounds alone, without opening a file: most files have no row of a reloaded partition.
@@ -305,11 +305,11 @@ class _Export(Struct):
                 continue
             found.append((file, drops))
             if not self._is_removed_whole(file, drops, low_of, is_missing=file.name in missing):
-                pieces.append(
+                tasks.append(
                     (file.name, tuple((*name, low_of[name][1]) for name in drops), self._new_file(file.values))
                 )
-        results = self.workers.map(keep_others, pieces) if pieces else ()
-        rewritten = {piece[0]: kept for piece, kept in zip(pieces, results, strict=True)}
+        results = self.workers.map(keep_others, tasks) if tasks else ()
+        rewritten = {task[0]: kept for task, kept in zip(tasks, results, strict=True)}
         replaced = []
         for file, drops in found:
             kept = rewritten.get(file.name) or Kept(None, {drops[0]: file.rows})
@@ -364,18 +364,18 @@ class _Export(Struct):
 
     # --- the work -----------------------------------------------------------------------------------------------------
     def _new_file(self, values: Mapping[str, str]) -> NewRecordFile:
-        self.pieces += 1
+        self.file_count += 1
         return NewRecordFile(
             store=self.lake.store.below("records"),
             run=self.lake.run_id,
-            stem=f"part-{self.pieces:06}",
+            stem=f"part-{self.file_count:06}",
             folder=folder_of(values),
             values=values,
             compression=self.request.compression,
         )
 
     def _tasks(self, todo: list[list[_Todo]]) -> Iterator[tuple[_Todo, ...]]:
-        """Yield the work of each task: that of many small partitions, unless the table has a folder for each."""
+        """Group small partitions into one task, unless each partition has its own folder."""
         works = chain.from_iterable(todo)
         # A folder for each partition: one file cannot hold rows of two.
         if self.lake.output.partitioned_by("records"):
@@ -384,29 +384,30 @@ class _Export(Struct):
 
     def _results(self, tasks: list[tuple[_Todo, ...]]) -> Generator[ExportTaskResult, None, None]:
         """Yield the results of the tasks; closing the generator ends the work."""
-        yield from self.workers.map(run_export_task, self._pieces(tasks))
+        yield from self.workers.map(run_export_task, self._export_tasks(tasks))
 
-    def _pieces(self, tasks: list[tuple[_Todo, ...]]) -> Iterator[tuple[ExportTask]]:
+    def _export_tasks(self, tasks: list[tuple[_Todo, ...]]) -> Iterator[tuple[ExportTask]]:
         """Yield the tasks as the workers take them."""
         is_partitioned = bool(self.lake.output.partitioned_by("records"))
         for task in tasks:
-            parts = tuple(
-                TaskPart(splits=each.work.splits, request=each.work.request, view=each.plan.view) for each in task
+            shares = tuple(
+                PartitionShare(file_parts=each.work.file_parts, request=each.work.request, view=each.plan.view)
+                for each in task
             )
             values = task[0].plan.values if is_partitioned else {}
-            yield (ExportTask(parts=parts, new=self._new_file(values)),)
+            yield (ExportTask(shares=shares, new=self._new_file(values)),)
 
     def _take(self, task: tuple[_Todo, ...], result: ExportTaskResult) -> None:
         if result.file is not None:
             self.adds.append(result.file)
             self.records += result.file.rows
             self.report.records += result.file.rows
-        # The result names the parts in the order of the task.
-        for each, part in zip(task, result.parts, strict=True):
-            each.plan.take(each.work, part, result.file)
-            self.log_bytes += part.totals["bytes"]
+        # The results are in the order of the shares of the task.
+        for each, share in zip(task, result.results, strict=True):
+            each.plan.take(each.work, share, result.file)
+            self.log_bytes += share.totals["bytes"]
             for name in ("bytes", "batches", "damage_count", "damage_bytes"):
-                setattr(self.report, name, getattr(self.report, name) + part.totals[name])
+                setattr(self.report, name, getattr(self.report, name) + share.totals[name])
 
     def _finish(self, number: int, plan: PartitionExport) -> None:
         plan.finish(self.checkpoints)

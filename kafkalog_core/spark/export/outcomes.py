@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.logfiles import Unit
-    from kafkalog_core.ops.dump.splits import LogSplit
+    from kafkalog_core.ops.dump.file_parts import FilePart
     from kafkalog_core.storage.scan import ScanOptions
 
 __all__ = ["Outcomes", "read_view"]
@@ -58,14 +58,17 @@ class Outcomes:
 
     def __init__(self, options: ScanOptions) -> None:
         self._options = options
-        self._splits: dict[_Place, LogSplit] = {}
+        self._file_parts: dict[_Place, FilePart] = {}
         self._committed: set[_Place] = set()
         self._logs: dict[_Place, LogTransactions] = {}
 
-    def expect(self, split: LogSplit, *, all_committed: bool) -> None:
-        """Take a split whose records come next; `all_committed`: without those that are not."""
-        place = (split.topic, split.partition, split.file.place.segment)
-        self._splits[place] = split
+    def expect(self, file_part: FilePart, *, all_committed: bool) -> None:
+        """Take a part of a file whose records come next.
+
+        all_committed: true: uncommitted records were already left out.
+        """
+        place = (file_part.topic, file_part.partition, file_part.file.place.segment)
+        self._file_parts[place] = file_part
         if all_committed:
             self._committed.add(place)
 
@@ -95,15 +98,15 @@ class Outcomes:
 
     def _transactions(self, place: _Place) -> LogTransactions:
         if place not in self._logs:
-            split = self._splits[place]
-            following, is_whole = segments_after(split.file)
+            file_part = self._file_parts[place]
+            following, is_whole = segments_after(file_part.file)
             # The records of a file come together
             self._logs.clear()
             view = read_committed_view(
-                [split.file],
+                [file_part.file],
                 self._options,
                 None,
-                compaction=Compaction(split.unit, Checkpoints(), self._options),
+                compaction=Compaction(file_part.unit, Checkpoints(), self._options),
                 following=following,
                 is_whole=is_whole,
             )

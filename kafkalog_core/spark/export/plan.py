@@ -1,4 +1,4 @@
-"""The export of one partition: the pieces that tasks read, the files that are removed, and the results."""
+"""The export of one partition: the parts of files that tasks read, the files that are removed, and the results."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.engine.parts import LogPart, grouped
 from kafkalog_core.errors import StorageError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.kafka.sim.logfiles import Compaction, OffsetSpan, chain_findings, files_in_range
-from kafkalog_core.ops.dump.splits import LogSplit, divide
-from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
+from kafkalog_core.kafka.sim.logfiles import Compaction, SegmentExtent, chain_findings, files_in_range
+from kafkalog_core.ops.dump.file_parts import FilePart, divide_file
+from kafkalog_core.spark.export.task import PartitionState, Unread
 from kafkalog_core.spark.session.schema import spark_text
 from kafkalog_core.structs import replace
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.logfiles import Checkpoints, LogFile
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.spark.export.start import ExportStart, PartitionLog
-    from kafkalog_core.spark.export.task import PartResult
+    from kafkalog_core.spark.export.task import ShareResult
     from kafkalog_core.spark.lake.tables import TableFile
 
 __all__ = ["TASK_BYTES", "PartitionExport", "WorkItem", "folder_of"]
@@ -49,14 +49,14 @@ def folder_of(values: Mapping[str, str]) -> str:
 class WorkItem(NamedTuple):
     """Splits of a partition that one task reads, and how; `retries`: the segment that earlier runs could not read."""
 
-    splits: tuple[LogSplit, ...]
+    file_parts: tuple[FilePart, ...]
     request: DumpRequest
     retries: Unread | None = None
 
     @property
     def size_bytes(self) -> int:
         """Bytes of log to read."""
-        return sum(split.size_bytes for split in self.splits)
+        return sum(file_part.size_bytes for file_part in self.file_parts)
 
 
 @dataclass(slots=True)
@@ -82,8 +82,8 @@ class PartitionExport:
     removed_files: int = 0
     removed_records: int = 0
     _taken_findings: int = 0
-    _spans: dict[str, FileSpan] = field(default_factory=dict)
-    _seeds: dict[str, FileSpan] = field(default_factory=dict)
+    _extents: dict[str, SegmentExtent] = field(default_factory=dict)
+    _seeds: dict[str, SegmentExtent] = field(default_factory=dict)
     """What earlier runs saw of the file that this run continues."""
     _failed: set[str] = field(default_factory=set)
     """Paths of files that could not be opened."""
@@ -134,7 +134,7 @@ class PartitionExport:
     @property
     def files_read(self) -> int:
         """The number of log files from which something was read."""
-        return len(self._spans)
+        return len(self._extents)
 
     def take_findings(self) -> list[Finding]:
         """Return the findings since the last call."""
@@ -168,18 +168,18 @@ class PartitionExport:
         if self.limit is not None and self.limit <= self.start.next_offset:
             return
         from_offset = replace(self.reading, filters=Filters(offsets=(self.start.next_offset, None)))
-        splits = list(self._splits(task_bytes))
-        yield from (WorkItem((split,), from_offset) for split in splits if self._must_filter(split))
+        file_parts = list(self._file_parts(task_bytes))
+        yield from (WorkItem((file_part,), from_offset) for file_part in file_parts if self._must_filter(file_part))
         # Only the first file can hold earlier records; the others are read without the cost of a filter.
-        rest = (split for split in splits if not self._must_filter(split))
+        rest = (file_part for file_part in file_parts if not self._must_filter(file_part))
         yield from (WorkItem(group, self.reading) for group in grouped(rest, task_bytes))
 
-    def _must_filter(self, split: LogSplit) -> bool:
-        """Return whether a split may hold records below the first wanted offset; filtering costs time."""
-        base = split.file.base_offset
-        return split.part.begin == 0 and (base is None or base < self.start.next_offset)
+    def _must_filter(self, file_part: FilePart) -> bool:
+        """Return whether a part of a file may hold records below the first wanted offset; filtering costs time."""
+        base = file_part.file.base_offset
+        return file_part.part.begin == 0 and (base is None or base < self.start.next_offset)
 
-    def _splits(self, task_bytes: int) -> Iterator[LogSplit]:
+    def _file_parts(self, task_bytes: int) -> Iterator[FilePart]:
         resume = self.start.resume
         last = None if self.limit is None else self.limit - 1
         files = files_in_range(self.log.unit.files, (self.start.next_offset, last))
@@ -188,18 +188,20 @@ class PartitionExport:
             # The file of the last batch is found by its path; after a rename the offsets decide.
             files = files[paths.index(resume.path) :] if resume.path in paths else files
         for file in files:
-            split = LogSplit(file=file, log_dir=self.log.unit.log_dir)
+            file_part = FilePart(file=file, log_dir=self.log.unit.log_dir)
             if resume is not None and file.path == resume.path and not file.is_v07:
                 next_offset = resume.last_offset + 1
-                self._seeds[file.path] = FileSpan(resume.last_offset, resume.position, 0)
-                split = replace(
-                    split, part=LogPart(start=resume.position, begin=resume.position, next_offset=next_offset)
+                self._seeds[file.path] = SegmentExtent(
+                    file.path, file.base_offset or 0, resume.last_offset, resume.position
+                )
+                file_part = replace(
+                    file_part, part=LogPart(start=resume.position, begin=resume.position, next_offset=next_offset)
                 )
                 # Nothing was appended to the file since.
-                if not split.size_bytes:
+                if not file_part.size_bytes:
                     continue
             self._read.append(file)
-            yield from divide(split, task_bytes)
+            yield from divide_file(file_part, task_bytes)
 
     def _retries(self) -> Iterator[WorkItem]:
         by_name = {file.file.name.raw: file for file in self.log.unit.files}
@@ -212,10 +214,10 @@ class PartitionExport:
                 self._forget(unread)
                 continue
             request = replace(self.reading, filters=Filters(offsets=(unread.first, unread.last)))
-            yield WorkItem((LogSplit(file=file, log_dir=self.log.unit.log_dir),), request, unread)
+            yield WorkItem((FilePart(file=file, log_dir=self.log.unit.log_dir),), request, unread)
 
     # --- the results --------------------------------------------------------------------------------------------------
-    def take(self, work: WorkItem, result: PartResult, file: TableFile | None) -> None:
+    def take(self, work: WorkItem, result: ShareResult, file: TableFile | None) -> None:
         """Take the result of a task, and the file with its records, which may hold those of other partitions too.
 
         Raises StorageError if tasks could read only parts of a file.
@@ -223,7 +225,7 @@ class PartitionExport:
         for finding in result.findings:
             # The task of another part of the file has reported it
             if finding.code == result.failed.get(finding.path) and finding.path in self._failed:
-                continue  # the task of another part of the file has reported it
+                continue
             self.findings.append(finding)
             self.counts[finding.severity] += 1 + finding.more
         self._failed.update(result.failed)
@@ -236,21 +238,19 @@ class PartitionExport:
             self.file_bytes += file.size_bytes * records // file.rows
         if work.retries is not None:
             if not result.failed:
-                self._add(self.log.found("export.read-later", work.splits[0].path, offset=work.retries.first))
+                self._add(self.log.found("export.read-later", work.file_parts[0].path, offset=work.retries.first))
                 self._forget(work.retries)
             return
         self._check_whole(work, result)
-        for path, span in result.spans.items():
-            self._spans[path] = _joined(self._spans.get(path), span)
+        for path, extent in result.extents.items():
+            self._extents[path] = _joined(self._extents.get(path), extent)
             # Offsets without records count too: compacted or empty batches were read all the same.
-            if span.last_offset is not None:
-                self.state = self.state.read_up_to(self._next_offset(span.last_offset), None)
+            if extent.last_offset is not None:
+                self.state = self.state.read_up_to(self._next_offset(extent.last_offset), None)
         last = result.last_batch
         # An earlier batch is not where the next run continues
         if last is not None and self._next_offset(last.last_offset) >= self.state.next_offset:
-            self.state = self.state.read_up_to(
-                self.state.next_offset, last
-            )  # an earlier batch is not where the next run continues
+            self.state = self.state.read_up_to(self.state.next_offset, last)
         for path in result.failed:
             self._note_unread(path, result.failed[path])
 
@@ -264,10 +264,10 @@ class PartitionExport:
         """Find what is missing between the segments and at the ends of the log, after all tasks have ended."""
         if self.log.is_v07 or self.start.is_stopped:
             return
-        spans = self._all_spans() if self._spans else []
+        extents = self._all_extents() if self._extents else []
         compaction = Compaction(self.log.unit, checkpoints, self.reading.scan_options)
         for finding in chain_findings(
-            spans,
+            extents,
             is_compacted=lambda: compaction.explains_lost_segments,
             held=compaction.held,
             is_lost=compaction.is_lost,
@@ -280,26 +280,30 @@ class PartitionExport:
         is_end_known = (
             self.limit is None
             and not self._failed
-            and not (spans and spans[-1] is not None and spans[-1].ends_in_damage)
+            and not (extents and extents[-1] is not None and extents[-1].ends_in_damage)
         )
-        if is_end_known and (spans or self.before is None) and not self.start.is_asked:
+        if is_end_known and (extents or self.before is None) and not self.start.is_asked:
             for finding in self.log.ends.findings(self.state.next_offset):
                 self._add(finding)
 
     def _gaps(self, compaction: Compaction) -> Iterator[Finding]:
         """Yield what is missing between batches; a file is read again only if it has fewer offsets than it spans."""
         for file in self.log.unit.files:
-            span, start = self._spans.get(file.path), max(self.start.next_offset, file.base_offset or 0)
-            if span is not None and span.last_offset is not None and span.last_offset + 1 - start > span.offset_count:
+            extent, start = self._extents.get(file.path), max(self.start.next_offset, file.base_offset or 0)
+            if (
+                extent is not None
+                and extent.last_offset is not None
+                and extent.last_offset + 1 - start > extent.offset_count
+            ):
                 gap = compaction.gap_in(file, start)
                 yield from () if gap is None else (gap,)
 
-    def _all_spans(self) -> list[OffsetSpan | None]:
+    def _all_extents(self) -> list[SegmentExtent | None]:
         """Return what was seen of each log file from the one on that earlier runs have reached."""
         resumed = (file for file in self.log.unit.files if file.path in self._seeds)
         files = {file.path: file for file in (*resumed, *self._read)}
-        seen = self._seeds | {path: _joined(self._seeds.get(path), span) for path, span in self._spans.items()}
-        return [_offset_span(file, seen.get(path)) for path, file in files.items()]
+        seen = self._seeds | {path: _joined(self._seeds.get(path), extent) for path, extent in self._extents.items()}
+        return [seen.get(path) for path in files]
 
     def row(self) -> dict[str, object]:
         """Return the `export` row."""
@@ -324,13 +328,13 @@ class PartitionExport:
             "infos": self.counts["info"],
         }
 
-    def _check_whole(self, work: WorkItem, result: PartResult) -> None:
-        for path in [*result.failed, *(split.path for split in work.splits)]:
+    def _check_whole(self, work: WorkItem, result: ShareResult) -> None:
+        for path in [*result.failed, *(file_part.path for file_part in work.file_parts)]:
             is_failed = path in result.failed or any(
                 item.segment == os.path.basename(path) for item in self.state.unread
             )
             # Some machines see the file and others do not: its records would be there in part.
-            if is_failed and path in {*result.spans, *self._spans}:
+            if is_failed and path in {*result.extents, *self._extents}:
                 raise StorageError(
                     "one task could read this file and another could not; nothing of it is committed; make sure that "
                     "all machines can read it, and run the same command again",
@@ -366,20 +370,6 @@ class PartitionExport:
         self.counts[finding.severity] += 1
 
 
-def _joined(before: FileSpan | None, span: FileSpan) -> FileSpan:
-    """Return what was seen of one file in all its pieces so far."""
-    if before is None:
-        return span
-    lasts = [last for last in (before.last_offset, span.last_offset) if last is not None]
-    return FileSpan(
-        max(lasts, default=None),
-        max(before.batches_end, span.batches_end),
-        max(before.damage_end, span.damage_end),
-        before.offset_count + span.offset_count,
-    )
-
-
-def _offset_span(file: LogFile, span: FileSpan | None) -> OffsetSpan | None:
-    if span is None:
-        return None
-    return OffsetSpan(file.path, file.base_offset or 0, span.last_offset, span.batches_end, span.damage_end)
+def _joined(before: SegmentExtent | None, extent: SegmentExtent) -> SegmentExtent:
+    """Return what was seen of one file in all its parts so far."""
+    return extent if before is None else before.joined(extent)

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Severity
     from kafkalog_core.kafka.sim.committed import CommittedView
+    from kafkalog_core.kafka.sim.logfiles import SegmentExtent
+    from kafkalog_core.ops.dump.file_parts import FilePart
     from kafkalog_core.ops.dump.logreader import BatchMark
     from kafkalog_core.ops.dump.runs import DumpRequest
-    from kafkalog_core.ops.dump.splits import LogSplit
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.spark.export.outcomes import Outcomes
     from kafkalog_core.spark.lake.parquet import Compression, ParquetFile
@@ -48,15 +49,14 @@ __all__ = [
     "ExportState",
     "ExportTask",
     "ExportTaskResult",
-    "FileSpan",
     "Kept",
     "LastBatch",
     "Name",
     "NewRecordFile",
-    "PartResult",
+    "PartitionShare",
     "PartitionState",
     "RecordFile",
-    "TaskPart",
+    "ShareResult",
     "Unread",
     "keep_others",
     "run_export_task",
@@ -153,7 +153,7 @@ class ExportState(Struct):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], path: str) -> ExportState:
-        """Return the state of an export from that of a commit. Raises RefusedError if it is not one of an export."""
+        """Return the state of an export, which a commit stores as JSON. Raises RefusedError for any other state."""
         try:
             partitions = value.get("partitions", {})
             return cls(
@@ -345,16 +345,16 @@ _EXPECTED: Final = frozenset({"file.grew"})
 """Codes of findings that are expected when a log is exported while a broker writes it."""
 
 
-class TaskPart(Struct, frozen=True, kw_only=True):
+class PartitionShare(Struct, frozen=True, kw_only=True):
     """What a task reads of one partition.
 
     Args:
-        splits: parts of its log, in order.
+        file_parts: parts of its log, in order.
         request: how they are read, without targets.
         view: what a read_committed consumer gets of it; None: all records are exported.
     """
 
-    splits: tuple[LogSplit, ...]
+    file_parts: tuple[FilePart, ...]
     request: DumpRequest
     view: CommittedView | None = None
 
@@ -363,35 +363,26 @@ class ExportTask(Struct, frozen=True, kw_only=True):
     """The work of one task: read parts of partitions, in the order of the rows, and write one file.
 
     Args:
-        parts: what is read.
+        shares: what is read.
         new: where and how the file is written.
     """
 
-    parts: tuple[TaskPart, ...]
+    shares: tuple[PartitionShare, ...]
     new: NewRecordFile
 
 
-class FileSpan(NamedTuple):
-    """The offsets and bytes that were seen of one log file; see `OffsetSpan`."""
-
-    last_offset: int | None
-    batches_end: int
-    damage_end: int
-    offset_count: int = 0
-
-
-class PartResult(Struct, frozen=True, kw_only=True):
+class ShareResult(Struct, frozen=True, kw_only=True):
     """What a task has read of one partition.
 
     Args:
-        spans: what was seen of each log file, by path, without files that could not be opened.
+        extents: what was seen of each log file, by path, without files that could not be opened.
         failed: the code of the error of each file that could not be opened, by path.
         last_batch: the last batch that was read; None: there was no batch.
         findings: what is wrong; of many findings of one kind in a file, the last one counts those that are left out.
         totals: figures of the summary by name.
     """
 
-    spans: Mapping[str, FileSpan]
+    extents: Mapping[str, SegmentExtent]
     failed: Mapping[str, str]
     last_batch: LastBatch | None
     findings: tuple[Finding, ...]
@@ -399,22 +390,22 @@ class PartResult(Struct, frozen=True, kw_only=True):
 
 
 class ExportTaskResult(NamedTuple):
-    """The file of a task (None: there was no record to write), and the result of each of its parts."""
+    """The file of a task (None: there was no record to write), and the result of each of its shares."""
 
     file: TableFile | None
-    parts: tuple[PartResult, ...]
+    results: tuple[ShareResult, ...]
 
 
-def run_export_task(piece: ExportTask, advance: Callable[[int], None]) -> ExportTaskResult:
-    """Read the splits of a task and write its file.
+def run_export_task(task: ExportTask, advance: Callable[[int], None]) -> ExportTaskResult:
+    """Read the parts of a task and write its file.
 
     Raises WriteError if it cannot be written, and StorageError for a file that cannot be read to its end.
     """
     from kafkalog_core.spark.export.outcomes import Outcomes  # noqa: PLC0415 -- pyarrow: where there is work for it
 
-    outcomes = Outcomes(piece.parts[0].request.scan_options)
-    with RecordFile(piece.new, outcomes) as file:
-        exporters = [_Exporter(part, file, outcomes, advance) for part in piece.parts]
+    outcomes = Outcomes(task.shares[0].request.scan_options)
+    with RecordFile(task.new, outcomes) as file:
+        exporters = [_Exporter(share, file, outcomes, advance) for share in task.shares]
         for exporter in exporters:
             exporter.read()
         written = file.finish()
@@ -426,75 +417,83 @@ _TOTALS: Final = ("files", "bytes", "batches", "records", "damage_count", "damag
 
 
 class _Exporter:
-    def __init__(self, part: TaskPart, file: RecordFile, outcomes: Outcomes, advance: Callable[[int], None]) -> None:
-        self._part = part
+    def __init__(
+        self, share: PartitionShare, file: RecordFile, outcomes: Outcomes, advance: Callable[[int], None]
+    ) -> None:
+        self._share = share
         self._report = Report()
         self._progress = Advance(advance)
-        self._sink = Sink(part.splits[0].topic, part.splits[0].partition)
+        self._sink = Sink(share.file_parts[0].topic, share.file_parts[0].partition)
         self._file = file
         self._outcomes = outcomes
-        self._spans: dict[str, FileSpan] = {}
+        self._extents: dict[str, SegmentExtent] = {}
         self._failed: dict[str, str] = {}
         self._last: LastBatch | None = None
 
     def read(self) -> None:
-        """Read all splits in order."""
-        reader = LogReader(self._part.request, self._report, self._progress)
-        for split in self._part.splits:
-            self._outcomes.expect(split, all_committed=self._part.view is not None)
-            self._split(split, reader)
+        """Read all parts of files in order."""
+        reader = LogReader(self._share.request, self._report, self._progress)
+        for file_part in self._share.file_parts:
+            self._outcomes.expect(file_part, all_committed=self._share.view is not None)
+            self._read_part(file_part, reader)
 
-    def result(self, findings: dict[Name, Finding]) -> PartResult:
+    def result(self, findings: dict[Name, Finding]) -> ShareResult:
         """Return what was read, with the finding about the partition among those about the file."""
-        split = self._part.splits[0]
-        finding = findings.pop((split.topic or "", split.partition or 0), None)
+        file_part = self._share.file_parts[0]
+        finding = findings.pop((file_part.topic or "", file_part.partition or 0), None)
         if finding is not None:
             self._sink.put(finding)
-        return PartResult(
-            spans=self._spans,
+        return ShareResult(
+            extents=self._extents,
             failed=self._failed,
             last_batch=self._last,
             findings=self._sink.findings,
             totals={name: getattr(self._report, name) for name in _TOTALS},
         )
 
-    def _split(self, split: LogSplit, reader: LogReader) -> None:
-        """Read one split. Raises StorageError if it fails after records of it were taken: nothing may be committed."""
+    def _read_part(self, file_part: FilePart, reader: LogReader) -> None:
+        """Read one part of a file.
+
+        Raises StorageError if it fails after records of it were taken: nothing may be committed.
+        """
         taken_before = self._report.records
         try:
-            for chunk in reader.rows(split.file, split.unit, self._part.view, split.part):
-                self._take(chunk, split)
+            for chunk in reader.rows(file_part.file, file_part.unit, self._share.view, file_part.part):
+                self._take(chunk, file_part)
         except WriteError:
             raise
         except StorageError as error:
             # A file that is tried again would be there twice
             if self._report.records > taken_before:
                 text = f"{error.message}; nothing of this run is committed: run the same command again"
-                raise StorageError(text, path=split.path) from error
+                raise StorageError(text, path=file_part.path) from error
             code = code_of_error(error)
-            self._failed[split.path] = code
-            self._sink.put(found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition))
-        span = reader.take_spans().get(split.path)
+            self._failed[file_part.path] = code
+            self._sink.put(
+                found(code, file_part.path, reason=error.message, topic=file_part.topic, partition=file_part.partition)
+            )
+        extent = reader.take_extents().get(file_part.path)
         # The file was deleted, or another file has its name now
-        if span is None:
-            self._failed.setdefault(split.path, "file.replaced-since")
+        if extent is None:
+            self._failed.setdefault(file_part.path, "file.replaced-since")
             return
-        self._spans[split.path] = FileSpan(span.last_offset, span.batches_end, span.damage_end, span.offset_count)
+        # Whether offsets go back does not matter here: the log is not read again to look for them elsewhere.
+        self._extents[file_part.path] = replace(extent, goes_back=False)
         mark = reader.last_batch
         if mark is not None:
-            self._last = LastBatch.of(mark, os.path.basename(split.path))
+            self._last = LastBatch.of(mark, os.path.basename(file_part.path))
 
-    def _take(self, chunk: Chunk, split: LogSplit) -> None:
+    def _take(self, chunk: Chunk, file_part: FilePart) -> None:
         if isinstance(chunk, RecordChunk):
             self._file.add(chunk)
             return
         for row in chunk.rows():
             if "code" in row:
                 finding = _finding_of_row(row)
-            elif _is_unfinished(row, split):
-                finding = _held_back(row, split.path)
+            elif _is_unfinished(row, file_part):
+                finding = _held_back(row, file_part.path)
             else:
-                finding = _finding_of_damage(row, split.path)
+                finding = _finding_of_damage(row, file_part.path)
             # A log that grows is normal while its broker runs.
             if finding.code not in _EXPECTED:
                 self._sink.put(finding)
@@ -506,15 +505,15 @@ def _finding_of_row(row: Mapping[str, object]) -> Finding:
     return Finding(path=str(row["file"]), **values)  # type: ignore[arg-type]
 
 
-def _is_unfinished(row: Mapping[str, object], split: LogSplit) -> bool:
+def _is_unfinished(row: Mapping[str, object], file_part: FilePart) -> bool:
     """Return whether damage is the unfinished end of a log, which a broker is writing or would truncate.
 
     No record is lost there.
     """
     # A torn tail of the last file is an append in progress, unless the broker was stopped cleanly.
-    if row["reason"] != "torn-tail" or not split.file.is_last:
+    if row["reason"] != "torn-tail" or not file_part.file.is_last:
         return False
-    return split.log_dir is None or not exists(f"{split.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
+    return file_part.log_dir is None or not exists(f"{file_part.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
 
 
 def _held_back(row: Mapping[str, object], path: str) -> Finding:

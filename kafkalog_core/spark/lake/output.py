@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkalog_core.errors import LockedError, NotFoundError, RefusedError, StorageError, UnfinishedError
 from kafkalog_core.refusals import Refusal, WayOut
-from kafkalog_core.spark.lake import runs
+from kafkalog_core.spark.lake import run_signs
 from kafkalog_core.spark.lake.clouds import check_installed
 from kafkalog_core.spark.lake.store import Store, run_of, small_name, writing
 from kafkalog_core.spark.lake.tables import ConflictError, LakeTable, TableFile, TableSpec
@@ -64,7 +64,7 @@ class OutputKind(Struct, frozen=True, kw_only=True):
         name: the job whose output it is: `export` or `catalog`.
         head: the table whose commits count.
         others: the other tables.
-        kept: the files that a state names besides those of the tables.
+        kept: files outside the tables that a state names.
         cures: what to do about lost files; commands have `{place}` for the directory of the output.
     """
 
@@ -245,7 +245,7 @@ class Output(Committed):
         return (self.head if table == self.kind.head.name else self.tables[table]).partitioned_by
 
     def missing(self, table: str) -> dict[int, list[TableFile]]:
-        """Return the files that a table has not got yet, because the run ended too early, by number."""
+        """Return the files that a table lacks because the run ended too early, by number."""
         # By a transaction of its own: the table remembers the last number that it got.
         done = self.tables[table].transaction(_TRANSACTION) or 0
         return {number: files for number, files in self.pending.get(table, {}).items() if number > done}
@@ -274,7 +274,7 @@ class Output(Committed):
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 class WritingRun:
-    """A run that writes files into an output; a context manager that deletes those which were not committed."""
+    """A run that writes files into an output; a context manager that deletes the files that were not committed."""
 
     def __init__(self, store: Store, run_id: str, disk: Disk | None) -> None:
         self.run_id = run_id
@@ -286,9 +286,9 @@ class WritingRun:
 
     def __enter__(self) -> Self:
         with self._stack as stack:
-            self._step("create", runs.FOLDER)
+            self._step("create", run_signs.FOLDER)
             # The sign comes first: from here on no other run takes these files for leftovers.
-            stack.enter_context(runs.LiveRun(self.store, self.run_id))
+            stack.enter_context(run_signs.LiveRun(self.store, self.run_id))
             self._begin()
             self._stack = stack.pop_all()
         return self
@@ -299,10 +299,10 @@ class WritingRun:
             self._delete([name for name in self.store.files() if run_of(name) == self.run_id])
 
     def _begin(self) -> None:
-        """Look at what is there, after the sign of the run is written."""
+        """Read the present state, after the sign of the run is written."""
 
     def _delete(self, names: Sequence[str]) -> None:
-        """Delete files that no commit knows, of the files given."""
+        """Delete the given files that no commit names."""
         raise NotImplementedError
 
     def _remove(self, names: Iterable[str]) -> None:
@@ -502,18 +502,18 @@ class OutputRun(WritingRun):
 
     # --- what ended runs have left ------------------------------------------------------------------------------------
     def _tidy(self, listed: Mapping[str, int]) -> None:
-        """Delete what runs that have ended have not committed."""
+        """Delete the uncommitted files of runs that have ended."""
         # Files without the name of a run are not ours to delete.
         others = [name for name in listed if run_of(name) not in {None, self.run_id}]
         # They may be committed meanwhile, and by runs that go on
         doubtful = self._left(others)
         # By the store's clock: machines may differ.
-        now_s = self.store.written_s(runs.sign_name(self.run_id)) or 0.0
+        now_s = self.store.written_s(run_signs.sign_name(self.run_id)) or 0.0
         ended, silent = set(), set()
         for run in {run for name in doubtful if (run := run_of(name)) is not None}:
-            if runs.is_dead(self.store, run):
+            if run_signs.is_dead(self.store, run):
                 ended.add(run)
-            elif runs.is_silent(self.store, run, now_s):
+            elif run_signs.is_silent(self.store, run, now_s):
                 silent.add(run)
         if silent:
             # First the fence, then the deletion: a silent run that wakes up must not commit deleted files.
@@ -523,7 +523,7 @@ class OutputRun(WritingRun):
             self._delete([name for name in doubtful if run_of(name) in gone])
 
     def _delete(self, names: Sequence[str]) -> None:
-        """Delete files that no commit knows, of the files given, by the present state of all tables."""
+        """Delete the given files that no commit names, by the present state of all tables."""
         # Looked at again: what was doubtful may be committed by now.
         self.output.refresh()
         for table in self.output.tables.values():
@@ -531,7 +531,7 @@ class OutputRun(WritingRun):
         self._remove(self._left(names))
 
     def _left(self, names: Sequence[str]) -> list[str]:
-        """Return the files that no commit knows."""
+        """Return the files that no commit names."""
         output = self.output
         known = {output.state_name, *self._kind.kept(output.state)}
         for folder, numbered in output.pending.items():

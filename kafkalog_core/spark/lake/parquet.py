@@ -213,7 +213,7 @@ def _bounds(footer: pq.FileMetaData) -> tuple[dict[str, tuple[int, int]], dict[s
 
 
 def _paths(column: Column) -> Iterator[str]:
-    """Yield the Parquet paths of those parts of a column that are dictionary-encoded."""
+    """Yield the Parquet paths of the dictionary-encoded parts of a column."""
     if column.kind == "headers":
         yield f"{column.name}.list.element.key"
         yield f"{column.name}.list.element.value"

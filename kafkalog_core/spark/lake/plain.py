@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from kafkalog_core.errors import LockedError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.refusals import Refusal, WayOut
-from kafkalog_core.spark.lake import runs
+from kafkalog_core.spark.lake import run_signs
 from kafkalog_core.spark.lake.output import (
     INNER,
     Committed,
@@ -39,7 +39,7 @@ _FORMAT: Final = "kafkalog-files"
 
 
 def check_new(store: Store, kind: OutputKind, run_id: str | None = None) -> None:
-    """Raise RefusedError for a directory that holds anything but files of this run, LockedError for that of another."""
+    """Raise LockedError for the directory of another run, RefusedError if it holds other files than this run's."""
     check_directory(store)
     names = [name for name in store.files() if run_id is None or run_of(name) != run_id]
     if not names:
@@ -51,7 +51,7 @@ def check_new(store: Store, kind: OutputKind, run_id: str | None = None) -> None
     elif other := min((name for name in names if not is_ours(name)), default=None):
         problem = f"it is not empty: it holds {other!r}"
     # No sign of the run means that it has ended; a living run on another machine looks like a killed one.
-    elif all(runs.is_dead(store, run) for run in {run_of(name) for name in names} if run is not None):
+    elif all(run_signs.is_dead(store, run) for run in {run_of(name) for name in names} if run is not None):
         problem = "it holds an unfinished export, whose run was killed, and can be deleted"
     else:
         killed = WayOut("if that run was killed on another machine, delete this one")
@@ -66,7 +66,7 @@ _ELSEWHERE: Final = WayOut("name a new or empty directory", options="--to DIR")
 class PlainOutput(Committed):
     """A finished output, by the list in its `_SUCCESS`.
 
-    Raises RefusedError if the contents of `_SUCCESS` are not those that kafkalog writes; None: there is no such file.
+    data: contents of that file; None: there is no such file. Raises RefusedError if kafkalog has not written them.
     """
 
     def __init__(self, store: Store, kind: OutputKind, data: bytes | None = None) -> None:
@@ -124,7 +124,7 @@ class PlainRun(WritingRun):
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         if self.store.is_local:
-            for folder in (runs.FOLDER, INNER):
+            for folder in (run_signs.FOLDER, INNER):
                 # Another run's sign is there
                 with suppress(StorageError):
                     self._disk.remove_directory(self.store.path(folder))

@@ -122,7 +122,7 @@ class Store(Struct, frozen=True):
         return Store(self.path(folder), self.options, self.syncs)
 
     def require_answer(self) -> None:
-        """Raise AccessError or NotFoundError soon if an object store does not answer, or not to these credentials."""
+        """Raise AccessError or NotFoundError soon if an object store does not answer, or refuses the credentials."""
         cloud = cloud_of(self.root)
         if cloud is None:
             return
@@ -212,14 +212,14 @@ class Store(Struct, frozen=True):
         return float(entry.mtime.timestamp())
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files; those that do not exist are gone already. Raises WriteError."""
+        """Delete files. A file that does not exist is ignored. Raises WriteError."""
         for name in names:
             with writing(self.path(name)), suppress(FileNotFoundError):
                 files, path = self._at(name)
                 files.delete_file(path)
 
     def sync_directories(self, names: Iterable[str]) -> None:
-        """Fsync the directories of some files, and those above up to that of the store. Raises WriteError."""
+        """Fsync the directories of some files, and all directories above them in the store. Raises WriteError."""
         if not self.syncs:
             return
         # From the file up to the store's root: a new directory is durable only with its parent.
@@ -263,7 +263,7 @@ def store_problem(path: str, error: Exception, what: str, attempts: int | None =
     Args:
         path: of the object, the directory or the table.
         error: pyarrow's, or the Delta library's.
-        what: was wanted: "read", "listed" or "written".
+        what: the operation: "read", "listed" or "written".
         attempts: how often it was tried; None: as often as inputs are.
     """
     said = str(error)

@@ -40,7 +40,7 @@ _BOUNDED_HERE: Final = "delta.dataSkippingStatsColumns"
 
 
 class ConflictError(StorageError):
-    """Another commit was there first; nothing of this one was done."""
+    """Another commit came first; nothing of this one was done."""
 
 
 class TableFile(NamedTuple):
@@ -158,7 +158,7 @@ class LakeTable:
         return found
 
     def unknown(self) -> set[str] | None:
-        """Return the names of the files that no commit knows, not as one that it has removed; None: all of them."""
+        """Return the names of the files that no commit has added or removed; None: there is no table, so all files."""
         if self._handle is None:
             return None
         with self._errors("read"):

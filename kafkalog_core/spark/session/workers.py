@@ -1,8 +1,8 @@
-"""Spark's executors as workers of `engine.pool`: pieces of work become tasks, results come in the order of the pieces.
+"""Spark's executors as workers of `engine.pool`: a Spark task does some of our tasks, and results come in their order.
 
-Pieces are sent in Spark jobs of a few tasks a core, at most three jobs at a time. So the executors have enough to do,
-pieces are made when they are needed, and results do not pile up in the driver. Damage is part of a result. An error of
-kafkalog's travels as a value too, because Spark would keep only its text and repeat the task.
+Tasks are sent in Spark jobs of a few Spark tasks a core, at most three jobs at a time. So the executors have enough to
+do, tasks are made when they are needed, and results do not pile up in the driver. Damage is part of a result. An error
+of kafkalog's is sent as a value too, because Spark would keep only its text and repeat the Spark task.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 __all__ = ["Packed", "Raised", "SparkWorkers", "write_archive"]
 
 
-_TASKS_A_CORE: Final = 4
+_SPARK_TASKS_A_CORE: Final = 4
 _JOBS_AT_ONCE: Final = 3
 _LOOK_SECONDS: Final = 0.2
-_TASK_S: Final = 0.2
-"""Seconds that a task should work at least: starting one costs about a tenth of it."""
+_SPARK_TASK_S: Final = 0.2
+"""Seconds that a Spark task should work at least: starting one costs about a tenth of it."""
 
-_MOST_PIECES: Final = 64
+_MOST_TASKS: Final = 64
 
 _OTHER_KERNELS: Final = (
     "{python} on {host} has another kafkalog than this machine, or one without compiled kernels; install the same one "
@@ -58,22 +58,22 @@ _OTHER_KERNELS: Final = (
 )
 
 _Result = TypeVar("_Result")
-_Piece = tuple[Any, ...]
+_Task = tuple[Any, ...]
 _groups: Final = count()
 
 
 class SparkWorkers:
-    """The executors of a session. `progress` advances by the bytes that a task has read when the task ends."""
+    """The executors of a session. `progress` advances by the bytes that a Spark task has read when it ends."""
 
     def __init__(self, spark: SparkSession, progress: Progress = NO_PROGRESS) -> None:
         self.spark = spark
         self.context = spark.sparkContext
         self._progress = progress
         self.read_bytes = self.context.accumulator(0)
-        """The accumulator to which every task adds the bytes that it has read."""
+        """The accumulator to which every Spark task adds the bytes that it has read."""
         self._log = self.context.getConf().get(LOG_CONF)
         self._reported_bytes = 0
-        self._done_pieces = 0
+        self._done_tasks = 0
         self._busy_s = 0.0
 
     @property
@@ -81,29 +81,29 @@ class SparkWorkers:
         """The number of cores of the executors that have registered so far."""
         return self.context.defaultParallelism
 
-    def map(self, work_of: Callable[..., _Result], pieces: Iterable[_Piece]) -> Iterator[_Result]:
-        """Yield the result of each piece; see `kafkalog_core.engine.pool.Workers`.
+    def map(self, work_of: Callable[..., _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
+        """Yield the result of each task; see `kafkalog_core.engine.pool.Workers`.
 
-        `work_of` must be a function of a module, and results are pickled. Raises WorkerLostError if a piece failed in
+        `work_of` must be a function of a module, and results are pickled. Raises WorkerLostError if a task failed in
         every attempt that Spark makes.
         """
-        source = iter(pieces)
+        source = iter(tasks)
 
         def jobs() -> Iterator[RDD[_Finished]]:
             while slices := self._slices(source):
                 yield self.context.parallelize(slices, len(slices)).mapPartitions(_Slice(self.task_of(work_of)))
 
         for finished in chain.from_iterable(self._collected(jobs())):
-            self._done_pieces += len(finished.results)
+            self._done_tasks += len(finished.results)
             self._busy_s += finished.seconds
             for result in finished.results:
                 yield _unwrapped(result)
 
     def task_of(self, work_of: Callable[..., _Result]) -> Callable[..., _Result | Raised]:
-        """Return a callable that runs `work_of(*piece, advance)` on an executor; it returns errors as values."""
+        """Return a callable that runs `work_of(*task, advance)` on an executor; it returns errors as values."""
         limit = None if READING.limit is None else READING.limit.share(max(1, self.jobs))
         reads_as = _ReadsAs(READING.keeps_cache, limit, READING.gives_way, options_in_use())
-        return _Task(work_of, self.read_bytes, SOURCE_HASH, reads_as)
+        return _OnExecutor(work_of, self.read_bytes, SOURCE_HASH, reads_as)
 
     def collect(self, rdd: RDD[Any]) -> list[Any]:
         """Return all elements, as `RDD.collect` does, but with progress, and so that Ctrl-C ends the job.
@@ -113,20 +113,22 @@ class SparkWorkers:
         return [_unwrapped(element) for element in next(self._collected(iter([rdd])))]
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
-    def _slices(self, source: Iterator[_Piece]) -> list[list[_Piece]]:
-        """Return the pieces of the next job, one list a task; empty: there are no more pieces."""
-        slices: list[list[_Piece]] = []
-        count_of_pieces = self._pieces_a_task()
-        most = self.jobs * _TASKS_A_CORE
-        while len(slices) < most and (pieces := list(islice(source, count_of_pieces))):
-            slices.append(pieces)
+    def _slices(self, source: Iterator[_Task]) -> list[list[_Task]]:
+        """Return the tasks of the next job, one list a Spark task; empty: there are no more tasks."""
+        slices: list[list[_Task]] = []
+        count_of_tasks = self._tasks_a_spark_task()
+        most = self.jobs * _SPARK_TASKS_A_CORE
+        while len(slices) < most and (tasks := list(islice(source, count_of_tasks))):
+            slices.append(tasks)
         return slices
 
-    def _pieces_a_task(self) -> int:
-        """Return how many pieces make a task worth its cost, by those that have ended; 1: none has."""
-        if not self._done_pieces:
+    def _tasks_a_spark_task(self) -> int:
+        """Return how many tasks make a Spark task worth its cost, by the tasks that have ended; 1: none has."""
+        if not self._done_tasks:
             return 1
-        return max(1, min(_MOST_PIECES, int(_TASK_S * self._done_pieces / max(self._busy_s, _TASK_S / _MOST_PIECES))))
+        return max(
+            1, min(_MOST_TASKS, int(_SPARK_TASK_S * self._done_tasks / max(self._busy_s, _SPARK_TASK_S / _MOST_TASKS)))
+        )
 
     def _collected(self, rdds: Iterator[RDD[Any]]) -> Iterator[list[Any]]:
         """Yield the elements of each RDD; a few are computed at a time, and closing the generator cancels those."""
@@ -174,7 +176,7 @@ class Raised(Struct, frozen=True):
 
 
 class _ReadsAs(NamedTuple):
-    """How a task reads, by the options of its command: the registered cores share what it may read in a second."""
+    """How a Spark task reads, by the options of its command. The registered cores share the limit of bytes a second."""
 
     keeps_cache: bool
     limit: ReadLimit | None
@@ -182,7 +184,7 @@ class _ReadsAs(NamedTuple):
     storage: StorageOptions = StorageOptions()
 
     def begin(self) -> None:
-        """Read so from now on. The limit goes on, where the last task of this process had the same."""
+        """Read so from now on. The limit goes on, where the last Spark task of this process had the same."""
         READING.keeps_cache, REACHING.options = self.keeps_cache, self.storage
         forget()
         last = READING.limit
@@ -193,7 +195,7 @@ class _ReadsAs(NamedTuple):
             give_way()
 
 
-class _Task(Struct, frozen=True):
+class _OnExecutor(Struct, frozen=True):
     """The callable that `SparkWorkers.task_of` returns."""
 
     work_of: Callable[..., Any]
@@ -202,34 +204,34 @@ class _Task(Struct, frozen=True):
     """The hash of the source from which the driver's kernels were built."""
     reading: _ReadsAs
 
-    def __call__(self, *piece: Any) -> Any:
+    def __call__(self, *task: Any) -> Any:
         if self.kernels != SOURCE_HASH:
             return Raised(SparkError(_OTHER_KERNELS.format(host=os.uname().nodename, python=sys.executable)))
         self.reading.begin()
         try:
-            return self.work_of(*piece, self.read_bytes.add)
+            return self.work_of(*task, self.read_bytes.add)
         except KafkalogError as error:
             return Raised(error)
 
 
 class _Finished(NamedTuple):
-    """The results of a task's pieces, and how long they took."""
+    """The results of a Spark task's tasks, and how long they took."""
 
     results: list[Any]
     seconds: float
 
 
 class _Slice(Struct, frozen=True):
-    """The work of one Spark task: its pieces, up to the first one that fails."""
+    """The work of one Spark task: its tasks, up to the first one that fails."""
 
-    task: Callable[..., Any]
+    call: Callable[..., Any]
 
-    def __call__(self, slices: Iterable[list[_Piece]]) -> Iterator[_Finished]:
-        for pieces in slices:
+    def __call__(self, slices: Iterable[list[_Task]]) -> Iterator[_Finished]:
+        for tasks in slices:
             begun_s = perf_counter()
             results: list[Any] = []
-            for piece in pieces:
-                results.append(self.task(*piece))
+            for task in tasks:
+                results.append(self.call(*task))
                 if isinstance(results[-1], Raised):
                     break
             yield _Finished(results, perf_counter() - begun_s)

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from kafkalog_core.engine.parts import PART_BYTES
-from kafkalog_core.engine.selection import Selection, parse_size, parse_time_ms, whole_number
+from kafkalog_core.engine.quantities import parse_size, parse_time_ms, whole_number
+from kafkalog_core.engine.selection import Selection
 from kafkalog_core.errors import SelectionError, SettingError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.layout import MAX_BATCH_BYTES

@@ -1,4 +1,4 @@
-"""The data source `kafkalog`: it plans the pieces of a dump or a check, and tasks read them as Arrow batches."""
+"""The data source `kafkalog`: it plans the work of a dump or a check, and Spark tasks read it as Arrow batches."""
 
 from __future__ import annotations
 
@@ -17,21 +17,12 @@ from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import DENIED
 from kafkalog_core.kafka.sim.logfiles import Unit, unit_of_partition
 from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, plan_file_parts, read_file_part
 from kafkalog_core.ops.dump.runs import DumpRequest
-from kafkalog_core.ops.dump.splits import (
-    LogSplit,
-    Position,
-    UnreadRecords,
-    divide,
-    end_of,
-    go_on,
-    parts_between,
-    plan_splits,
-    read_split,
-)
 from kafkalog_core.spark.session.arrow import ArrowRows, rows_to_arrow
 from kafkalog_core.spark.session.schema import SPARK_TABLES, columns_of, struct_type
 from kafkalog_core.spark.source.options import source_options
+from kafkalog_core.spark.source.positions import Position, UnreadRecords, end_of, go_on, parts_between
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.objects import forget
 from kafkalog_core.storage.partition import read_partition
@@ -53,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KafkaLog",
     "KafkaLogStream",
-    "SplitGroup",
+    "PartGroup",
     "TargetCheck",
     "WholePartition",
     "Work",
@@ -84,10 +75,10 @@ _MISSING_ROWS: Final = frozenset(
 _FINDING_ROWS: Final = 1000
 
 
-class SplitGroup(Struct, frozen=True):
+class PartGroup(Struct, frozen=True):
     """Parts of files, or several small files, which one task reads in order."""
 
-    splits: tuple[LogSplit, ...]
+    file_parts: tuple[FilePart, ...]
 
 
 class WholePartition(Struct, frozen=True):
@@ -103,7 +94,7 @@ class TargetCheck(Struct, frozen=True):
     now_ms: int
 
 
-Work = SplitGroup | WholePartition | TargetCheck
+Work = PartGroup | WholePartition | TargetCheck
 
 
 def names_of(schema: StructType, table: Table) -> tuple[str, ...]:
@@ -134,7 +125,7 @@ def dump_request(options: SourceOptions, names: Sequence[str], targets: Sequence
 
 
 def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work]:
-    """Return the pieces of work, in the order of the targets. Raises StorageError if a target cannot be listed."""
+    """Return the work, in the order of the targets. Raises StorageError if a target cannot be listed."""
     _reach(options)
     targets = resolve(options.paths, options.selection)
     if options.table == "findings":
@@ -146,9 +137,9 @@ def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work
     if options.committed is not None:
         # What is committed depends on markers that may be anywhere in the partition, so its parts cannot be read apart.
         return [WholePartition(path) for path in _partition_paths(targets)]
-    planned = plan_splits(dump_request(options, names, targets), options.split_bytes)
+    planned = plan_file_parts(dump_request(options, names, targets), options.split_bytes)
     _refuse_missing(planned.findings, options)
-    return [SplitGroup(group) for group in grouped(planned.splits, options.split_bytes, _MOST_FILES)]
+    return [PartGroup(group) for group in grouped(planned.file_parts, options.split_bytes, _MOST_FILES)]
 
 
 def _reach(options: SourceOptions) -> None:
@@ -197,7 +188,7 @@ def read(work: Work, options: SourceOptions, names: Sequence[str]) -> Iterator[p
     if isinstance(work, WholePartition):
         yield from read_chunks(_whole(work, request, options), options, names)
         return
-    chunks = (chunk for split in work.splits for chunk in read_split(split, request, Report()))
+    chunks = (chunk for file_part in work.file_parts for chunk in read_file_part(file_part, request, Report()))
     yield from read_chunks(chunks, options, names)
 
 
@@ -315,7 +306,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _as_offsets({name: position for name, position in found.items() if position is not None})
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """Return the pieces of log between two offsets, for the tasks."""
+        """Return the parts of the logs between two offsets, for the Spark tasks."""
         before, after, units = _as_positions(start), _as_positions(end), self._units()
         pieces = []
         for name, position in after.items():
@@ -324,14 +315,16 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if name not in units:
                 self._lost(UnreadRecords("the partition was deleted before its records were read", name))
                 continue
-            # Parts are cut where the stream is, so that a restart reads the same pieces again (exactly once with
+            # Parts are cut where the stream is, so that a restart reads the same parts again (exactly once with
             # Spark's offsets).
-            for split in parts_between(units[name], before.get(name), position, self._lost):
-                pieces += [InputPartition(SplitGroup((part,))) for part in divide(split, self._options.split_bytes)]
+            for file_part in parts_between(units[name], before.get(name), position, self._lost):
+                pieces += [
+                    InputPartition(PartGroup((part,))) for part in divide_file(file_part, self._options.split_bytes)
+                ]
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one piece."""
+        """Yield the records of one group of parts."""
         if partition.value is not None:
             yield from read(partition.value, self._options, self._names)
 

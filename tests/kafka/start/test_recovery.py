@@ -54,7 +54,7 @@ def recover(
     release: str = "4.3",
     states: ProducerStates | None = None,
     watch: RecoveryWatch | None = None,
-    span: tuple[int, int] | None = None,
+    byte_range: tuple[int, int] | None = None,
     **settings: int,
 ) -> SegmentRecovery:
     log = path / f"{base_offset:020d}.log"
@@ -68,7 +68,7 @@ def recover(
             settings=topic,
             states=ProducerStates(sequences="unchecked") if states is None else states,
             watch=watch or RecoveryWatch(),
-            span=span,
+            byte_range=byte_range,
         )
 
 
@@ -367,7 +367,7 @@ def test_epochs_that_rise(tmp_path: Path) -> None:
 
 def test_a_part_of_a_log(tmp_path: Path) -> None:
     log = b"".join(sized(number) for number in range(20))
-    recovery = recover(tmp_path, log, 5, span=(5000, 15000))
+    recovery = recover(tmp_path, log, 5, byte_range=(5000, 15000))
     assert (offsets(recovery), recovery.end_offset, recovery.size_bytes) == ([(5, 5000)], 15, 10000)
 
 

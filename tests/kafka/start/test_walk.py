@@ -139,9 +139,9 @@ def test_a_batch_larger_than_a_window(tmp_path: Path) -> None:
 def test_a_part_is_walked_as_if_it_were_the_file(tmp_path: Path) -> None:
     log = b"".join(batch(offset) for offset in range(6))
     size = len(batch(0))
-    rows, damage = walk_bytes(tmp_path, log, base_offset=2, span=(2 * size, 4 * size))
+    rows, damage = walk_bytes(tmp_path, log, base_offset=2, byte_range=(2 * size, 4 * size))
     assert (rows, damage) == ([(0, 2), (size, 3)], [])
-    rows, (torn,) = walk_bytes(tmp_path, log, base_offset=2, span=(2 * size, 4 * size - 1))
+    rows, (torn,) = walk_bytes(tmp_path, log, base_offset=2, byte_range=(2 * size, 4 * size - 1))
     assert (rows, torn.position, torn.size_bytes, torn.reason) == ([(0, 2)], size, size - 1, "torn-tail")
 
 

@@ -16,7 +16,7 @@ from kafkalog_core.kafka.sim.cleaner.offset_map import FilledMap, MapFiller
 from kafkalog_core.kernels import constants as n
 from kafkalog_core.ops.compact.compact import tasks_of
 from kafkalog_core.ops.compact.forecast import CompactRequest, CompactTask
-from kafkalog_core.ops.compact.simulation import MapPart, merged_map, packed_part, parts_of, simulate
+from kafkalog_core.ops.compact.simulation import MapShare, merged_map, packed_part, parts_of, simulate
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.structs import replace
@@ -53,7 +53,7 @@ def shared(task: CompactTask, most: int) -> KnownMap | None:
     return merged_map(task.config(), pieces)
 
 
-def alone(part: MapPart) -> FilledMap:
+def alone(part: MapShare) -> FilledMap:
     """What a cleaner finds out by itself."""
     filler = MapFiller(part.log, part.config, part.rules, NO_PROGRESS, part.max_batch_bytes)
     return filler.fill(part.first_dirty, part.bound)

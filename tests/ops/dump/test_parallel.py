@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -23,7 +23,7 @@ from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import NotFoundError, WorkerLostError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.dump import parallel
-from kafkalog_core.ops.dump.dump import Dumper, LogPiece, dump
+from kafkalog_core.ops.dump.dump import Dumper, DumpTask, dump
 from kafkalog_core.ops.dump.parallel import RowOutput, dump_in_parallel
 from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.progress import NO_PROGRESS, Advance
@@ -32,7 +32,7 @@ from tests.support.build import GZIP, NONE, batch_v2
 from tests.support.logs import records, write_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.progress import Progress
 
@@ -102,7 +102,7 @@ def together(
     writer, going_on = open_writer(form, settings), writer_going_on(form, settings)
     assert going_on is not None
     to = RowOutput(output.fileno(), writer, output.flush, going_on, warn)
-    dump_in_parallel(request, report, progress, to, jobs=jobs, piece_bytes=size, shared_bytes=1)
+    dump_in_parallel(request, report, progress, to, jobs=jobs, task_bytes=size, shared_bytes=1)
     return output.text(), report.summary_row()
 
 
@@ -150,11 +150,11 @@ def test_small_files_are_a_piece_together(codec: int, growth: int, tmp_path: Pat
     large = b"".join(batch_v2(records(at, 10, size=100), codec=codec) for at in range(0, 1000, 10))
     place = write_segments(tmp_path / "orders-0", {0: small, 100: small, 200: large, 2000: small})
     steps = Dumper(
-        request_of(place, level="records"), Report(), NO_PROGRESS, piece_bytes=len(large) * growth - 1
+        request_of(place, level="records"), Report(), NO_PROGRESS, task_bytes=len(large) * growth - 1
     ).steps()
-    pieces = [step for step in steps if isinstance(step, LogPiece)]
-    assert [len(piece.splits) for piece in pieces] == [2, 1, 1, 1]
-    assert [piece.splits[0].part.is_whole for piece in pieces] == [True, False, False, True]
+    pieces = [step for step in steps if isinstance(step, DumpTask)]
+    assert [len(piece.file_parts) for piece in pieces] == [2, 1, 1, 1]
+    assert [piece.file_parts[0].part.is_whole for piece in pieces] == [True, False, False, True]
     assert sum(piece.work_bytes for piece in pieces[1:3]) == len(large) * growth
     assert abs(pieces[1].size_bytes - pieces[2].size_bytes) < 2
 
@@ -273,7 +273,7 @@ def many_records(count: int, size: int) -> bytes:
 
 
 def stopped(
-    to: SlowPipe | Output, request: DumpRequest, left_bytes: int, piece_bytes: int
+    to: SlowPipe | Output, request: DumpRequest, left_bytes: int, task_bytes: int
 ) -> tuple[Report, list[bytes]]:
     """The report of a dump in two processes that is stopped after some bytes, and its lines."""
 
@@ -288,7 +288,7 @@ def stopped(
     assert going_on is not None
     row_output = RowOutput(to.fileno(), open_writer("ndjson", settings), to.flush, going_on, no_warning)
     with pytest.raises(KeyboardInterrupt):
-        dump_in_parallel(request, report, Advance(stop), row_output, jobs=2, piece_bytes=piece_bytes, shared_bytes=1)
+        dump_in_parallel(request, report, Advance(stop), row_output, jobs=2, task_bytes=task_bytes, shared_bytes=1)
     return report, to.text().split(b"\n")
 
 
@@ -328,7 +328,7 @@ def test_no_process_is_started_for_a_reader_that_has_ended(tmp_path: Path, monke
     with closing(os.fdopen(writing, "wb", buffering=0)):
         to = RowOutput(writing, Ignoring(), lambda: None, partial(die), no_warning)
         with pytest.raises(BrokenPipeError):
-            dump_in_parallel(request, Report(), NO_PROGRESS, to, jobs=2, piece_bytes=4000, shared_bytes=1)
+            dump_in_parallel(request, Report(), NO_PROGRESS, to, jobs=2, task_bytes=4000, shared_bytes=1)
 
 
 def test_the_processes_end_with_the_reader(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_the_processes_end_with_the_reader(tmp_path: Path) -> None:
     with closing(os.fdopen(writing, "wb", buffering=0)):
         to = RowOutput(writing, Ignoring(), lambda: None, going_on, no_warning)
         with pytest.raises(BrokenPipeError):
-            dump_in_parallel(request, Report(), Advance(count), to, jobs=2, piece_bytes=1_000_000, shared_bytes=1)
+            dump_in_parallel(request, Report(), Advance(count), to, jobs=2, task_bytes=1_000_000, shared_bytes=1)
     reader.join()
     assert read_bytes < sum(path.stat().st_size for path in (tmp_path / "orders-0").glob("*.log")) // 4
 
@@ -395,8 +395,53 @@ def test_a_process_that_is_lost(tmp_path: Path, output: Callable[[str], Output])
     with pytest.raises(WorkerLostError):
         dump_in_parallel(
             request, report, NO_PROGRESS, RowOutput(to.fileno(), writer, to.flush, partial(die), no_warning), jobs=2,
-            piece_bytes=100, shared_bytes=1,
+            task_bytes=100, shared_bytes=1,
         )  # fmt: skip
+
+
+class LosingPool:
+    """A pool whose worker is killed, after some rows of its task or before the first one."""
+
+    shortage = None
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __call__(self, *_: object) -> LosingPool:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def outputs(self, work_of: object, tasks: Iterable[object]) -> Iterator[LosingPool]:
+        del work_of
+        for _ in tasks:
+            yield self
+
+    def data(self) -> Iterator[bytes]:
+        yield from filter(None, [self._data])
+
+    def result(self) -> None:
+        raise WorkerLostError("a worker process was killed")
+
+
+@pytest.mark.parametrize("data", [b"", b'{"type":"record"}\n{"ty'])
+def test_rows_of_a_lost_process_are_not_counted(
+    data: bytes, tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So there is no summary after them, and the error describes where the output ends."""
+    write_segments(tmp_path / "orders-0", {0: b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))})
+    request, report, to = request_of(tmp_path / "orders-0", level="records"), Report(), output("together")
+    monkeypatch.setattr(parallel, "Pool", LosingPool(data))
+    writer = open_writer("ndjson", RowSettings(tables=row_types(request)))
+    row_output = RowOutput(to.fileno(), writer, to.flush, partial(die), no_warning)
+    with pytest.raises(WorkerLostError) as caught:
+        dump_in_parallel(request, report, NO_PROGRESS, row_output, jobs=2, task_bytes=100, shared_bytes=1)
+    assert caught.value.wrote_rows == bool(data)
+    assert ("the output ends there, maybe inside a line" in str(caught.value)) == bool(data)
+    assert to.text().endswith(data)
 
 
 def test_an_output_that_takes_nothing(tmp_path: Path, output: Callable[[str], Output]) -> None:
@@ -409,4 +454,4 @@ def test_an_output_that_takes_nothing(tmp_path: Path, output: Callable[[str], Ou
         assert going_on is not None
         row_output = RowOutput(full.fileno(), open_writer("ndjson", settings), to.flush, going_on, no_warning)
         with pytest.raises(OSError, match="No space left"):
-            dump_in_parallel(request, Report(), NO_PROGRESS, row_output, jobs=2, piece_bytes=100, shared_bytes=1)
+            dump_in_parallel(request, Report(), NO_PROGRESS, row_output, jobs=2, task_bytes=100, shared_bytes=1)

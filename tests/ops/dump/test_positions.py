@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import StorageError
 from kafkalog_core.kafka.sim.logfiles import Unit, unit_of_partition
+from kafkalog_core.ops.dump.file_parts import divide_file, read_file_part
 from kafkalog_core.ops.dump.runs import DumpRequest
-from kafkalog_core.ops.dump.splits import Position, UnreadRecords, divide, end_of, go_on, parts_between, read_split
+from kafkalog_core.spark.source.positions import Position, UnreadRecords, end_of, go_on, parts_between
 from kafkalog_core.storage.partition import read_partition
 from tests.support.build import batch_v2
 from tests.support.logs import records
@@ -44,14 +45,14 @@ class Reader:
             told = len(self.losses)
             pieces = [*parts_between(self.unit, start, end, self.losses.append)]
             del self.losses[told:]  # the same again
-            for split in pieces:
-                for piece in divide(split, split_bytes):
+            for file_part in pieces:
+                for piece in divide_file(file_part, split_bytes):
                     self._read(piece)
         self.position = end
         return len(self.offsets) - before
 
     def _read(self, piece: object) -> None:
-        for chunk in read_split(piece, REQUEST, Report()):  # type: ignore[arg-type]
+        for chunk in read_file_part(piece, REQUEST, Report()):  # type: ignore[arg-type]
             for row in chunk.rows():
                 if row["type"] == "record":
                     self.offsets.append(row["offset"])  # type: ignore[arg-type]
@@ -260,11 +261,11 @@ def test_a_file_that_is_cut_between_plan_and_reading(tmp_path: Path) -> None:
     losses: list[UnreadRecords] = []
     end = go_on(unit, None, on_loss=losses.append)
     assert end is not None
-    (split,) = parts_between(unit, None, end, losses.append)
+    (file_part,) = parts_between(unit, None, end, losses.append)
     os.truncate(log.active, SIZE - 5)
     codes = [
         row["code"]
-        for chunk in read_split(split, REQUEST, Report())
+        for chunk in read_file_part(file_part, REQUEST, Report())
         for row in chunk.rows()
         if row["type"] == "finding"
     ]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafkalog_core.engine.report import Report
 from kafkalog_core.kafka.sim.logfiles import unit_of_partition
+from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, read_file_part
 from kafkalog_core.ops.dump.runs import DumpRequest
-from kafkalog_core.ops.dump.splits import LogSplit, divide, read_split
 from kafkalog_core.storage.partition import read_partition
 from tests.support.build import batch_v2
 from tests.support.logs import records, write_segments
@@ -28,8 +28,8 @@ def rows(path: Path, split_bytes: int, *, resync: bool = True) -> list[tuple[obj
     (file,) = unit_of_partition(read_partition(str(path)), None).files
     request = DumpRequest(targets=(), level="records", resync=resync)
     found: list[tuple[object, ...]] = []
-    for piece in divide(LogSplit(file=file), split_bytes):
-        for chunk in read_split(piece, request, Report()):
+    for piece in divide_file(FilePart(file=file), split_bytes):
+        for chunk in read_file_part(piece, request, Report()):
             for row in chunk.rows():
                 if row["type"] == "record":
                     found.append((row["offset"], row["resynced"]))
@@ -79,6 +79,18 @@ def test_garbage_up_to_the_end(tmp_path: Path) -> None:
     path = damaged(tmp_path / "t-0", {STARTS[20]: b"\x55" * (sum(map(len, BATCHES)) - STARTS[20])})
     for split_bytes in (90, 250, 700, 2000):
         assert rows(path, split_bytes) == rows(path, 10**9)
+
+
+def test_a_length_that_leads_to_a_later_batch(tmp_path: Path) -> None:
+    """The rows are the same. The mark is not: so `dump` reads such files whole, to give the same bytes always."""
+    two = (2 * len(BATCHES[1]) - 12).to_bytes(4, "big")
+    path = damaged(tmp_path / "t-0", {STARTS[1] + 8: two})
+    whole, one = rows(path, 10**9), rows(path, 250)
+    assert [row if len(row) > 2 else row[0] for row in one] == [row if len(row) > 2 else row[0] for row in whole]
+    assert {row[1] for row in whole[-9:]} == {True}
+    assert {row[1] for row in one[-9:]} == {False}
+    (file,) = unit_of_partition(read_partition(str(path)), None).files
+    assert list(divide_file(FilePart(file=file), 250, resync=True)) == [FilePart(file=file)]
 
 
 @given(data=st.data())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.names import FileKind
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
-from kafkalog_core.ops.verify.request import SegmentTask
+from kafkalog_core.ops.verify.request import SegmentCheck
 from kafkalog_core.storage.listing import group_segments, list_directory
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -27,7 +27,7 @@ def check_indexes(directory: Path, *, end: int | None = None) -> list[Finding]:
 
 def _check(segment: Segment, *, is_last: bool, end: int | None) -> tuple[Finding, ...]:
     sink = Sink("t", 0)
-    task = SegmentTask(
+    task = SegmentCheck(
         segment=segment,
         topic="t",
         partition=0,

@@ -8,7 +8,7 @@ from kafkalog_core.engine.targets import resolve
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.kafka.rules.batch_checks import BatchCheck, RecordCheck, SegmentFigures
 from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.request import SegmentTask, VerifyRequest
+from kafkalog_core.ops.verify.request import SegmentCheck, VerifyRequest
 from kafkalog_core.ops.verify.segment import FramingCheck, PlaceCheck
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.listing import FileInfo, Segment, SegmentState
@@ -54,7 +54,7 @@ def check_file(
     """Check one file; records are looked at whatever the level says of checksums."""
     is_v07 = path.name.endswith(".kafka")
     log = FileInfo.of(str(path), path.stat())
-    task = SegmentTask(
+    task = SegmentCheck(
         segment=Segment(base_offset=base_offset, state=SegmentState.CLOSED, log=log),
         topic="t",
         partition=3,

@@ -93,8 +93,8 @@ def damage(path: Path, position: int) -> None:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other processes from the first partition on, and segment by segment."""
-    monkeypatch.setattr(engine, "_ALONE_PIECES", 0)
-    monkeypatch.setattr(engine, "SPLIT_BYTES", 0)
+    monkeypatch.setattr(engine, "_ALONE_WORK", 0)
+    monkeypatch.setattr(engine, "SHARED_PARTITION_BYTES", 0)
 
 
 def test_what_a_broker_writes_is_healthy(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_large_partition_is_put_together_out_of_its_segments(tmp_path: Path) -
     (tmp_path / "t-0" / f"{writer.bases[3]:020d}.snapshot").write_bytes(build.snapshot([]))
     alone, kept, kept_by_two = check(tmp_path / "t-0"), Kept(), Kept()
     assert {"batch.crc-mismatch", "snapshot.wrong-state"} & {code for _, code in codes(alone)}
-    assert sum(segment.size_bytes for segment in alone[0].segments) > work.SPLIT_BYTES
+    assert sum(segment.size_bytes for segment in alone[0].segments) > work.SHARED_PARTITION_BYTES
     progress = Acting(None)
     assert check(tmp_path / "t-0", jobs=2, progress=progress) == alone
     assert progress.bytes == sum(segment.size_bytes for segment in alone[0].segments)
@@ -138,7 +138,7 @@ def test_files_and_large_partitions_among_small_ones_keep_their_places(
     paths = [tmp_path / "kafka", tmp_path / "x-1", tmp_path / "kafka" / "meta.properties"]
     alone = check(*paths)
     for pieces in (0, 1, 3, 8):
-        monkeypatch.setattr(engine, "_ALONE_PIECES", pieces)
+        monkeypatch.setattr(engine, "_ALONE_WORK", pieces)
         assert check(*paths, jobs=2) == alone
 
 
@@ -151,7 +151,7 @@ def test_little_work_starts_no_process(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_single_large_segment_needs_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "t-0", segments=1)
     monkeypatch.delattr(processes, "Pool")
-    monkeypatch.setattr(work, "SPLIT_BYTES", 0)
+    monkeypatch.setattr(work, "SHARED_PARTITION_BYTES", 0)
     assert check(tmp_path / "t-0", jobs=4) == check(tmp_path / "t-0")
 
 
@@ -159,9 +159,9 @@ def test_a_single_large_segment_needs_no_other_process(tmp_path: Path, monkeypat
 @pytest.mark.parametrize("alone", [0, 2, 100])
 def test_workers_that_share_nothing_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: int) -> None:
     """Large partitions are cut, side by side with others, and what is spooled travels in the results."""
-    monkeypatch.setattr(engine, "_ALONE_PIECES", alone)
-    monkeypatch.setattr(work, "SPLIT_BYTES", 2000)
-    monkeypatch.setattr(engine, "SPLIT_BYTES", 2000)
+    monkeypatch.setattr(engine, "_ALONE_WORK", alone)
+    monkeypatch.setattr(work, "SHARED_PARTITION_BYTES", 2000)
+    monkeypatch.setattr(engine, "SHARED_PARTITION_BYTES", 2000)
     monkeypatch.setattr(spool, "_BLOCK_BYTES", 100)
     write_log_dir(tmp_path / "kafka", [f"s-{number}" for number in range(4)])
     for name in ("a-0", "b-0", "s-9"):
@@ -177,8 +177,8 @@ def test_workers_that_share_nothing_say_the_same(tmp_path: Path, monkeypatch: py
 
 
 def test_segments_of_several_large_partitions_are_one_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "SPLIT_BYTES", 0)
-    monkeypatch.setattr(engine, "SPLIT_BYTES", 2000)
+    monkeypatch.setattr(work, "SHARED_PARTITION_BYTES", 0)
+    monkeypatch.setattr(engine, "SHARED_PARTITION_BYTES", 2000)
     write_log_dir(tmp_path / "kafka", [])
     for name in ("a-0", "b-0", "c-0"):
         write(tmp_path / "kafka" / name, segments=4)
@@ -188,8 +188,8 @@ def test_segments_of_several_large_partitions_are_one_map(tmp_path: Path, monkey
 
 
 def test_small_segments_go_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "SPLIT_BYTES", 0)
-    monkeypatch.setattr(engine, "SPLIT_BYTES", 10_000)
+    monkeypatch.setattr(work, "SHARED_PARTITION_BYTES", 0)
+    monkeypatch.setattr(engine, "SHARED_PARTITION_BYTES", 10_000)
     write(tmp_path / "t-0", segments=60)
     workers = Elsewhere()
     assert check(tmp_path / "t-0", workers=workers) == check(tmp_path / "t-0")
@@ -199,8 +199,8 @@ def test_small_segments_go_together(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_among_many_partitions_a_large_one_is_done_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is larger than little goes to the workers, but only what is larger than the others is cut."""
-    monkeypatch.setattr(work, "SPLIT_BYTES", 1000)
-    monkeypatch.setattr(engine, "SPLIT_BYTES", 1000)
+    monkeypatch.setattr(work, "SHARED_PARTITION_BYTES", 1000)
+    monkeypatch.setattr(engine, "SHARED_PARTITION_BYTES", 1000)
     write_log_dir(tmp_path / "kafka", [])
     for number in range(20):
         write(tmp_path / "kafka" / f"a-{number}", segments=2)

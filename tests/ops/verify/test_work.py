@@ -8,7 +8,7 @@ from kafkalog_core.engine.spool import send, sent
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.kafka.rules.producer_anomalies import Marker
 from kafkalog_core.ops.verify.verdict import SegmentVerdict
-from kafkalog_core.ops.verify.work import ROW_BYTES, BatchSender, Piece, replay_pieces
+from kafkalog_core.ops.verify.work import ROW_BYTES, BatchSender, SentRun, replay_runs
 
 
 class Listening:
@@ -82,17 +82,17 @@ def test_what_is_sent_comes_out_as_it_went_in(together: int) -> None:
     hand_over(BatchSender(stream))
     stream.written = [b"".join(stream.written[at : at + together]) for at in range(0, len(stream.written), together)]
     items = sent(stream)
-    assert replay_pieces(items, chain) == verdict
+    assert replay_runs(items, chain) == verdict
     assert chain.heard == heard_directly()
-    assert replay_pieces(items, chain) is None
+    assert replay_runs(items, chain) is None
     assert chain.heard == heard_directly() * 2
 
 
 def test_pieces_are_values() -> None:
-    piece = Piece.of(run_of(4), {3: Marker(1, 2)}, [1])
+    piece = SentRun.of(run_of(4), {3: Marker(1, 2)}, [1])
     assert len(piece.cells) == 4 * ROW_BYTES
     chain = Listening()
-    replay_pieces([piece, Piece(0, b"", {})], chain)
+    replay_runs([piece, SentRun(0, b"", {})], chain)
     assert chain.heard == [
         (4, [[0, 1, 2, 3], [0, 2, 4, 6], [0, 3, 6, 9]], {3: Marker(1, 2)}, (1,)),
         "hole",

@@ -12,8 +12,9 @@ import pytest
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
-from kafkalog_core.serve.logs import log_reader, partition_view
-from kafkalog_core.serve.logs.log_reader import LiveSegment
+from kafkalog_core.livebroker.logs import log_reader
+from kafkalog_core.livebroker.logs.log_reader import LiveSegment
+from kafkalog_core.serve.logs import partition_view
 from kafkalog_core.serve.network import request_threads
 from kafkalog_core.serve.network.answers import Close, PendingAnswer, Reply
 from kafkalog_core.serve.network.request_threads import RequestThreads

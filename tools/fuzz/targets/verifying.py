@@ -138,14 +138,14 @@ def verification(data: bytes) -> object:
 
 
 def _check_split(options: _Options, paths: list[str], rows: list[bytes]) -> None:
-    before = work.SPLIT_BYTES
+    before = work.SHARED_PARTITION_BYTES
     for module in (work, engine):
-        vars(module).update(SPLIT_BYTES=200)
+        vars(module).update(SHARED_PARTITION_BYTES=200)
     try:
         apart = list(engine.verify(options.request(paths, jobs=2)))
     finally:
         for module in (work, engine):
-            vars(module).update(SPLIT_BYTES=before)
+            vars(module).update(SHARED_PARTITION_BYTES=before)
     check(_rows(apart) == rows, f"in pieces {_rows(apart)}, else {rows}")
 
 

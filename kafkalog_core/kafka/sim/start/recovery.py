@@ -83,7 +83,7 @@ def marker_fault(memory: memoryview, batches: BatchColumns, row: int, *, max_byt
     (`EndTransactionMarker.deserialize`).
 
     Args:
-        memory: the buffer that the spans of `batches` refer to.
+        memory: the buffer that the byte ranges of `batches` refer to.
         batches: rows filled by a walk.
         row: of the control batch.
         max_bytes: its largest decompressed payload.
@@ -241,7 +241,7 @@ def recover_segment(
     states: ProducerStates,
     max_batch_bytes: int = MAX_BATCH_BYTES,
     watch: RecoveryWatch = NO_WATCH,
-    span: tuple[int, int] | None = None,
+    byte_range: tuple[int, int] | None = None,
 ) -> SegmentRecovery:
     """Recover a segment as a broker does (`LogSegment.recover`).
 
@@ -253,9 +253,9 @@ def recover_segment(
         states: all producers at the base offset; updated in place up to the end.
         max_batch_bytes: the largest batch that is read.
         watch: callbacks.
-        span: first byte, and the one after the last, of a part of the log that is recovered as if it were all.
+        byte_range: first byte, and the one after the last, of a part of the log that is recovered as if it were all.
     """
-    size_bytes = source.size_bytes if span is None else span[1] - span[0]
+    size_bytes = source.size_bytes if byte_range is None else byte_range[1] - byte_range[0]
     recovery = _Recovery(size_bytes, base_offset, rules, settings, states, max_batch_bytes)
     recovery.pauses, recovery.reached = deque(watch.pauses), watch.reached
     walk = walk_as_broker(
@@ -263,7 +263,7 @@ def recover_segment(
         base_offset=base_offset,
         max_batch_bytes=recovery.limit_bytes,
         takes_v2_magic=rules.takes_v2_magic,
-        span=span,
+        byte_range=byte_range,
     )
     for item in walk:
         watch.listen(item)

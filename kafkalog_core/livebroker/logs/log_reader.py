@@ -117,7 +117,7 @@ class LiveLogReader(ABC):
             batches = segment.batches or self._cache.get(segment.path)
             # A consumer that comes to the hole has mapped it
             if batches is None:
-                break  # a consumer that comes to the hole has mapped it
+                break
             end = batches.end_before(limit, partial(self._bytes, segment))
             if end is not None:
                 return max(end, self.log_start_offset)

@@ -91,7 +91,7 @@ def is_dead(store: Store, run: str) -> bool:
 def is_silent(store: Store, run: str, now_s: float) -> bool:
     """Return whether a run, perhaps on another machine, has given no sign for ten minutes, by the store's own clock.
 
-    One without a sign has ended by itself: it is not silent, and needs no commit that fences it. Raises AccessError.
+    A run without a sign has ended by itself: it is not silent, and needs no commit that fences it. Raises AccessError.
     """
     written_s = store.written_s(sign_name(run))
     return written_s is not None and now_s - written_s > _SILENT_S

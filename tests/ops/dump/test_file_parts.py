@@ -20,10 +20,10 @@ from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import AccessError, NotFoundError, SelectionError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.ops.dump import splits as splits_module
+from kafkalog_core.ops.dump import file_parts as file_parts_module
+from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, plan_file_parts, read_file_part
 from kafkalog_core.ops.dump.logreader import LogReader
 from kafkalog_core.ops.dump.runs import DumpRequest
-from kafkalog_core.ops.dump.splits import LogSplit, divide, plan_splits, read_split
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage import scan as scan_module
 from kafkalog_core.storage.partition import read_partition
@@ -43,10 +43,15 @@ DATA = ("record", "batch", "segment", "damage")
 SMALL = batch_v2(records(0, 3))
 
 
-def rows_of(splits: Iterable[LogSplit], request: DumpRequest, report: Report | None = None) -> list[Row]:
+def rows_of(file_parts: Iterable[FilePart], request: DumpRequest, report: Report | None = None) -> list[Row]:
     """Rows of pieces as tasks give them: pieces and request travel."""
     request, report = travelled(replace(request, targets=())), report or Report()
-    return [row for split in splits for chunk in read_split(travelled(split), request, report) for row in chunk.rows()]
+    return [
+        row
+        for file_part in file_parts
+        for chunk in read_file_part(travelled(file_part), request, report)
+        for row in chunk.rows()
+    ]
 
 
 def travelled(thing: Any) -> Any:
@@ -60,9 +65,9 @@ def travelled(thing: Any) -> Any:
 
 def in_pieces(*paths: Path, split_bytes: int, **options: Any) -> list[Row]:
     request = DumpRequest(targets=tuple(resolve([str(path) for path in paths])), **options)
-    plan = plan_splits(request, split_bytes)
+    plan = plan_file_parts(request, split_bytes)
     findings = [finding.row() | {"type": "finding"} for finding in plan.findings]
-    return findings + rows_of(plan.splits, request)
+    return findings + rows_of(plan.file_parts, request)
 
 
 class OneRange:
@@ -88,13 +93,15 @@ class OneRange:
         self.has_begun, self._is_over = False, True
 
 
-def in_ranges(split: LogSplit, request: DumpRequest, range_bytes: int, report: Report) -> list[Row]:
+def in_ranges(file_part: FilePart, request: DumpRequest, range_bytes: int, report: Report) -> list[Row]:
     """Rows of a file, each range read by another reader."""
     rows, place = list[Row](), None
     while True:
         relay = OneRange(range_bytes, place)
         reader = LogReader(request, report, NO_PROGRESS)
-        rows += [row for chunk in reader.rows(split.file, split.unit, None, relay=relay) for row in chunk.rows()]
+        rows += [
+            row for chunk in reader.rows(file_part.file, file_part.unit, None, relay=relay) for row in chunk.rows()
+        ]
         place = relay.given
         if place is None:
             return rows
@@ -179,7 +186,7 @@ def test_pieces_of_any_log_are_the_whole(
 def assert_ranges_are_the_whole(log: Path, range_bytes: int, level: str) -> None:
     """Ranges of a file give the rows of a scan in their order, and the same counts."""
     request = DumpRequest(targets=tuple(resolve([str(log)])), level=level)
-    (whole,) = plan_splits(request).splits
+    (whole,) = plan_file_parts(request).file_parts
     of_one, of_many = Report(), Report()
     expected = rows_of([whole], request, of_one)
     assert in_ranges(whole, request, range_bytes, of_many) == expected
@@ -244,7 +251,7 @@ def test_a_disk_that_cannot_read_some_blocks(
     whole = dump_rows(log, level="records")
     assert any(row["type"] == "damage" for row in whole)
     for split_bytes in (2000, 12_100, 50_000):
-        assert data_rows(rows_of(plan_splits(request, split_bytes).splits, request)) == data_rows(whole)
+        assert data_rows(rows_of(plan_file_parts(request, split_bytes).file_parts, request)) == data_rows(whole)
 
 
 # --- what is planned ------------------------------------------------------------------------------------------------
@@ -253,9 +260,9 @@ def test_the_plan_of_a_log_directory(tmp_path: Path) -> None:
     write_segments(tmp_path / "a-0", {0: SMALL * 10, 30: SMALL})
     write_segments(tmp_path / "b-3", {0: SMALL})
     request = DumpRequest(targets=tuple(resolve([str(tmp_path)])), level="records")
-    plan = plan_splits(request, 4 * len(SMALL))
+    plan = plan_file_parts(request, 4 * len(SMALL))
     size = 10 * len(SMALL)
-    assert [(s.topic, s.partition, s.part.start, s.part.end, s.size_bytes) for s in plan.splits] == [
+    assert [(s.topic, s.partition, s.part.start, s.part.end, s.size_bytes) for s in plan.file_parts] == [
         ("a", 0, 0, size // 3, size // 3),
         ("a", 0, size // 3, 2 * size // 3, 2 * size // 3 - size // 3),
         ("a", 0, 2 * size // 3, None, size - 2 * size // 3),
@@ -263,23 +270,23 @@ def test_the_plan_of_a_log_directory(tmp_path: Path) -> None:
         ("b", 3, 0, None, len(SMALL)),
     ]
     assert plan.size_bytes == 12 * len(SMALL)
-    assert {split.log_dir for split in plan.splits} == {str(tmp_path)}
+    assert {file_part.log_dir for file_part in plan.file_parts} == {str(tmp_path)}
     wanted = replace(request, filters=Filters(offsets=(30, None)))
-    assert [split.file.base_offset for split in plan_splits(wanted).splits] == [30, 0]
+    assert [file_part.file.base_offset for file_part in plan_file_parts(wanted).file_parts] == [30, 0]
 
 
 def test_what_must_be_read_whole_is_not_cut(tmp_path: Path) -> None:
     old = write_segments(tmp_path / "old-0", {0: message_v07(b"v" * 50) * 20}, suffix="kafka")
-    assert len(plan_splits(DumpRequest(targets=tuple(resolve([str(old)])), level="records"), 100).splits) == 1
+    assert len(plan_file_parts(DumpRequest(targets=tuple(resolve([str(old)])), level="records"), 100).file_parts) == 1
     log = write_segments(tmp_path / "topic-0", {0: SMALL * 20})
     targets = tuple(resolve([str(log)]))
-    assert len(plan_splits(DumpRequest(targets=targets, level="records", resync=True), 100).splits) == 1
-    assert len(plan_splits(DumpRequest(targets=targets, level="segments"), 100).splits) == 1
+    assert len(plan_file_parts(DumpRequest(targets=targets, level="records", resync=True), 100).file_parts) == 1
+    assert len(plan_file_parts(DumpRequest(targets=targets, level="segments"), 100).file_parts) == 1
     for refused in ({"committed": "log-end"}, {"limit": 3}, {"newest_first": True}, {"stats": True}, {"files": True}):
         with pytest.raises(SelectionError, match="in parts"):
-            plan_splits(DumpRequest(targets=targets, level="records", **refused))
+            plan_file_parts(DumpRequest(targets=targets, level="records", **refused))
     with pytest.raises(SelectionError, match="no log to read"):
-        plan_splits(DumpRequest(targets=tuple(resolve([str(log / f"{0:020d}.index")])), level="records"))
+        plan_file_parts(DumpRequest(targets=tuple(resolve([str(log / f"{0:020d}.index")])), level="records"))
 
 
 @pytest.mark.parametrize(
@@ -298,10 +305,10 @@ def test_a_directory_that_cannot_be_listed_is_a_finding(
             raise error("it cannot be listed", path=path)
         return read_partition(path)
 
-    monkeypatch.setattr(splits_module, "read_partition", refuse_one)
-    plan = plan_splits(request)
+    monkeypatch.setattr(file_parts_module, "read_partition", refuse_one)
+    plan = plan_file_parts(request)
     assert [(finding.code, finding.severity) for finding in plan.findings] == [(code, severity)]
-    assert [split.topic for split in plan.splits] == ["a"]
+    assert [file_part.topic for file_part in plan.file_parts] == ["a"]
 
 
 # --- a broker at work, and going on where somebody stopped -----------------------------------------------------------
@@ -310,12 +317,12 @@ def test_a_file_that_goes_away_or_changes_is_said(tmp_path: Path) -> None:
     data = b"".join(batches)
     log = write_segments(tmp_path / "topic-0", {0: b"".join(batches[:20])})
     request = DumpRequest(targets=tuple(resolve([str(log)])), level="records")
-    first, *_, last = plan_splits(request, 200).splits
+    first, *_, last = plan_file_parts(request, 200).file_parts
     path = log / f"{0:020d}.log"
 
-    def codes(*splits: LogSplit) -> list[str]:
+    def codes(*file_parts: FilePart) -> list[str]:
         report = Report()
-        found = [row["code"] for row in rows_of(splits, request, report) if row["type"] == "finding"]
+        found = [row["code"] for row in rows_of(file_parts, request, report) if row["type"] == "finding"]
         assert sorted(report.codes) == sorted(set(found))
         return found
 
@@ -338,11 +345,11 @@ def test_to_go_on_where_somebody_stopped(tmp_path: Path) -> None:
     data = b"".join(batch_v2(records(n, 1)) for n in range(40))
     log = write_segments(tmp_path / "topic-0", {0: data})
     request = DumpRequest(targets=tuple(resolve([str(log)])), level="records")
-    (whole,) = plan_splits(request).splits
+    (whole,) = plan_file_parts(request).file_parts
     size = len(data) // 40
     rest = replace(whole, part=LogPart(start=10 * size, end=30 * size, begin=10 * size, next_offset=10))
     assert rest.size_bytes == 20 * size
-    assert offsets_of(rows_of(divide(rest, 150), request)) == list(range(10, 30))
+    assert offsets_of(rows_of(divide_file(rest, 150), request)) == list(range(10, 30))
     (log / f"{0:020d}.log").write_bytes(data[: 10 * size] + bytes(size) + data[11 * size :])
     (damage,) = rows_of([rest], request)
     assert (damage["position"], damage["next_offset"]) == (10 * size, 10)
