@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkalog_core.findings import Severity
-    from kafkalog_core.kafka.sim.committed import CommittedView
+    from kafkalog_core.kafka.sim.read_committed import CommittedView
     from kafkalog_core.ops.dump.logreader import BatchMark
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.ops.dump.splits import LogSplit
