@@ -71,7 +71,8 @@ class GroupRecord(Struct, frozen=True):
     """What the metadata record of a group shows while offsets are replayed: protocol type and generation, or epoch.
 
     Its members are not kept: `group_records.GroupValue` is the whole record of a classic group, which a coordinator
-    writes and loads; `modern_group_records.StoredModernGroup` is what the records of a KIP-848 or share group add up to.
+    writes and loads. What the records of a KIP-848 or share group add up to is a
+    `modern_group_records.StoredModernGroup`.
     """
 
     protocol_type: str

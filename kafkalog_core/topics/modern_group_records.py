@@ -83,7 +83,9 @@ class CurrentAssignment(Struct, frozen=True, kw_only=True):
 class StoredModernGroup(Struct):
     """What the records of a consumer group (KIP-848) or share group add up to; they are written one by one.
 
-    A classic group is one record, `group_records.GroupValue`. `target_epoch` -1: there is no target. `patterns`: regular expressions whose topics a broker has stored, of a
+    A classic group is one record, `group_records.GroupValue`.
+
+    `target_epoch` -1: there is no target. `patterns`: regular expressions whose topics a broker has stored, of a
     consumer group. `topics`: those of a share group.
     """
 

@@ -260,7 +260,7 @@ class Authorizer(Struct, frozen=True):
         super_users: principals that may do everything [super.users].
         allows_unlisted: whether everybody may use a resource that no binding is about
             [allow.everyone.if.no.acl.found].
-        matches_ranges: whether the host of a binding may be a range of addresses (`rules.matches_host_ranges`).
+        matches_ranges: whether the host of a binding may be a range of addresses (`rule_table.matches_host_ranges`).
     """
 
     acls: Acls

@@ -1,6 +1,6 @@
 """What a live broker does in the background: flush, checkpoint, delete by retention, compact.
 
-`kafka.retention` and `kafka.cleaner` decide; this module carries their decisions out on open logs.
+`kafka.sim.retention` and `kafka.sim.cleaner` decide; this module carries their decisions out on open logs.
 """
 
 from __future__ import annotations
