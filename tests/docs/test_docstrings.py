@@ -13,7 +13,10 @@ from tests.support.product import modules
 
 DOTTED = re.compile(r"`([a-z_]\w*(?:\.\w+)+)`")
 DEFINED = re.compile(r"^ *(?:def |class |self\.)?(\w+)(?=[(:\[ ])", re.MULTILINE)
-AT_TOP = re.compile(r"^(?:def |class )?(\w+)(?=[(:\[ ])", re.MULTILINE)
+STARRED = "kafkalog_core.kernels"
+"""It imports all names of its modules."""
+IMPORTED = re.compile(r"^from \S+ import (\w[\w, ]*)$", re.MULTILINE)
+QUOTED = re.compile(r'"(\w+)"')
 LISTED = re.compile(r"^(?:-|\d\.) ((?:`\w+`(?:, |:| ))+)", re.MULTILINE)
 FOREIGN = {
     *("bootstrap.checkpoint", "client_table.txt", "meta.properties", "partition.metadata", "schemas.txt"),
@@ -49,12 +52,11 @@ def texts() -> dict[str, str]:
 
 @cache
 def defined(module: str) -> frozenset[str]:
-    """Names that a module defines, of a package those at the top of its modules, which it may import."""
-    if module in texts() and not any(other.startswith(f"{module}.") for other in texts()):
-        return frozenset(DEFINED.findall(texts()[module]))
-    return frozenset(
-        name for other in texts() if other.startswith(f"{module}.") for name in AT_TOP.findall(texts()[other])
-    )
+    """Names that a module defines, has as an attribute, promises or imports on one line."""
+    inside = [text for other, text in texts().items() if module == STARRED and other.startswith(f"{module}.")]
+    found = [name for text in (texts()[module], *inside) for name in DEFINED.findall(text)]
+    imported = [name for names in IMPORTED.findall(texts()[module]) for name in names.split(", ")]
+    return frozenset((*found, *imported, *QUOTED.findall(texts()[module])))
 
 
 @cache

@@ -32,7 +32,6 @@ __all__ = [
     "PatternType",
     "ResourceType",
     "host_range",
-    "operation_bits",
 ]
 
 WILDCARD: Final = "*"
@@ -115,11 +114,6 @@ SUPPORTED_OPERATIONS: Final = {
     ResourceType.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
 }
 """The operations that there are for a resource, by its type (`AclEntry.supportedOperations`)."""
-
-
-def operation_bits(kind: ResourceType) -> int:
-    """Return all operations of a type of resource as a bit field (`Utils.to32BitField`)."""
-    return sum(1 << each for each in SUPPORTED_OPERATIONS[kind])
 
 
 class AclBinding(NamedTuple):

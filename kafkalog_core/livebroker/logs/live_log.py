@@ -1,6 +1,6 @@
 """The log of one partition that is written: appended to, rolled, shortened at its start, and read meanwhile.
 
-What is written when is stated in `kafka.append`; this module holds the files (Kafka's `UnifiedLog` and `LocalLog`).
+`kafka.rules.append` decides what is written when; this module holds the files (Kafka's `UnifiedLog` and `LocalLog`).
 Indexes of the active segment are in memory until it is rolled or closed: after a crash, recovery builds them from the
 log, as it does for a broker whose mapped index pages were lost. Readers see an immutable list of segments, so that a
 fetch goes on while segments are rolled and deleted.
@@ -63,7 +63,6 @@ _SCAN: Final = ScanOptions(check=False)
 _ROWS: Final = 64
 _UNDEFINED: Final = -1
 _NS_PER_MS: Final = 1_000_000
-_NO_EPOCH: Final = (-1, -1)
 _SEGMENT_KINDS: Final = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 

@@ -45,7 +45,6 @@ _UNDEFINED: Final = -1
 _NO_EPOCH: Final = (-1, -1)
 _LATEST_OFFSET: Final = -1
 _EARLIEST_OFFSET: Final = -2
-_SMALLEST_BATCH: Final = 26  # bytes of an empty message of magic 0
 _HEADERS: Final = ScanOptions(check=False)
 CHECKED: Final = ScanOptions(check=True, resync=True)
 """How a log is scanned whose damaged batches are holes."""

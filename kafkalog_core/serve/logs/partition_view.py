@@ -142,7 +142,6 @@ class ServedPartition:
         self._segments = tuple(segment for segment in partition.segments if segment.log is not None)
         self._bases = [segment.base_offset for segment in self._segments]
         self._bounds: dict[int, PlaceBounds] | None = None
-        self._size_bytes = sum(segment.size_bytes for segment in self._segments)
         self._lock = threading.Lock()
         self._view: CommittedView | None = None
         self._found_tail: tuple[int, int] | None = None
@@ -336,7 +335,7 @@ class ServedPartition:
                 for span in self._committed.hidden_between(place.last_offset, max(last_offset, place.last_offset))
             )
         size = end - place.position
-        # The range is this holder
+        # Released when the range is sent, or is not to be sent.
         file = self._cache.hold(_log_path(self._segments[number]))
         return FetchedRange((FileRange(file, place.position, size),), size, place.magic, aborted)
 
