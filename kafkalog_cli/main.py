@@ -23,10 +23,9 @@ __all__ = ["COMMANDS", "cli", "run"]
 HELP: Final = """Read, check and repair Apache Kafka's on-disk log.
 
 kafkalog works on the files of a stopped broker: any file, a partition directory or a whole log directory. It changes
-none of them without --apply, except for serve --read-write, which is a live broker on its log directory. spark export
-and spark catalog write tables to the directory of --to. Every command prints text, on a pipe too, except dump and spark
-sql, which write JSON lines to a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result to a
-file.
+none of them without --apply, except for serve --read-write, which is a live broker on its log directory. spark commands
+write only into the directory of --to. Every command prints text, on a pipe too, except dump and spark sql, which write
+JSON lines to a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result to a file.
 
 \b
 Example:
