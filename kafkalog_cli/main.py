@@ -22,9 +22,10 @@ __all__ = ["COMMANDS", "cli", "run"]
 
 HELP: Final = """Read, check and repair Apache Kafka's on-disk log.
 
-kafkalog works on the files of a stopped broker: any file, a partition directory or a whole log directory. It writes
-nothing without --apply. Every command prints text, on a pipe too, except dump and spark sql, which write JSON lines to
-a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result to a file.
+kafkalog works on the files of a stopped broker: any file, a partition directory or a whole log directory. It changes
+none of them without --apply, except for serve --read-write, which is a live broker on its log directory. spark commands
+write only into the directory of --to. Every command prints text, on a pipe too, except dump and spark sql, which write
+JSON lines to a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result to a file.
 
 \b
 Example:
@@ -59,7 +60,7 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.compact:compact_command",
         "Forecast what the log cleaner does, or clean logs.",
     ),
-    "serve": ("kafkalog_cli.commands.serve:serve_command", "Serve a dead disk to Kafka clients, read-only."),
+    "serve": ("kafkalog_cli.commands.serve:serve_command", "Serve a dead disk to Kafka clients, or be a live broker."),
     "spark": ("kafkalog_cli.commands.spark:spark_group", "Work on the disks of a whole cluster with Apache Spark."),
     "apply": ("kafkalog_cli.commands.apply:apply_command", "Apply a plan, or finish an interrupted run."),
     "undo": ("kafkalog_cli.commands.undo:undo_command", "Undo changes that kafkalog has made."),

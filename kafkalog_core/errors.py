@@ -1,7 +1,8 @@
 """The exception hierarchy of kafkalog.
 
 Every error that kafkalog raises on purpose is a `KafkalogError`. `__str__` builds the text from the attributes, which
-a caller can read. Damage in a log is not an error: `storage.scan` catches `FormatError` and yields the damage as data.
+a caller can read. Damage in a log is not an error: `storage.scan` turns what is not a batch into a `Damage`, and raises
+no `FormatError`.
 """
 
 from __future__ import annotations
@@ -98,7 +99,11 @@ class FieldError(FormatError):
 
 
 class UnsupportedError(FormatError):
-    """A magic, version or codec that no known release writes, or another product's format."""
+    """What kafkalog cannot read or do, whatever the bytes are.
+
+    A magic, version or codec that no known release writes, another product's format, a kind of file or of URL that it
+    does not read, or a library that is not installed.
+    """
 
 
 class LimitError(FormatError):
@@ -164,7 +169,11 @@ class UnknownFileError(StorageError):
 
 
 class SelectionError(StorageError):
-    """A selection by topic, partition or filter that matches nothing."""
+    """A selection that cannot be used.
+
+    A topic, partition or target that matches nothing or does not fit the command, a filter, size, time or range that is
+    not valid, or values of options and of the environment that do not go together.
+    """
 
 
 class SettingError(KafkalogError):
@@ -204,7 +213,10 @@ class StoreLostError(KafkalogError):
 
 
 class WorkerLostError(KafkalogError):
-    """A worker process that ended before its work was done, so that the result is incomplete.
+    """Work of another process that is lost, so that the result is incomplete.
+
+    A process was killed or could not be started, a task of Spark failed, or a temporary file for its output could not
+    be written, such as on a full disk.
 
     `wrote_rows`: rows of the lost task were written to the output, which may end inside a line, and were not counted.
     """

@@ -1,4 +1,4 @@
-"""`kafkalog serve`: a dead disk, read-only, for any Kafka client."""
+"""`kafkalog serve`: a dead disk, read-only, for any Kafka client, or with --read-write a small live broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The log directories that a command names together."""
+"""The paths of the log directories that a command names together, and what was read of them: each is read once.
+
+Which of them are of one broker or cluster is decided in `kafka.sim.named_dirs`.
+"""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ class _WorkerState:
     """This worker's shared values and spool files."""
 
     shared: ClassVar[_Shared]
-    buffers: ClassVar[SpoolFiles | None] = None
+    spool_files: ClassVar[SpoolFiles | None] = None
 
 
 class _Settings(NamedTuple):
@@ -363,7 +363,7 @@ class _Done(NamedTuple):
 def _run(work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, int] | None) -> _Done:
     """Do a task. place: of its spool, directory and number; None: it has none."""
     advance = _WorkerState.shared.advance
-    stream = None if place is None else SpoolWriter(*place, _buffers(place[0]), partial(advance, 0))
+    stream = None if place is None else SpoolWriter(*place, _spool_files(place[0]), partial(advance, 0))
     given = task if stream is None else (*task, stream)
     try:
         done = _Done(work_of(*given, advance))
@@ -372,10 +372,10 @@ def _run(work_of: Callable[..., Any], task: tuple[Any, ...], place: tuple[str, i
     return done if stream is None else done._replace(kept=stream.kept())
 
 
-def _buffers(scratch: str) -> SpoolFiles:
-    if _WorkerState.buffers is None:
-        _WorkerState.buffers = SpoolFiles(scratch)
-    return _WorkerState.buffers
+def _spool_files(scratch: str) -> SpoolFiles:
+    if _WorkerState.spool_files is None:
+        _WorkerState.spool_files = SpoolFiles(scratch)
+    return _WorkerState.spool_files
 
 
 def _sendable(error: BaseException) -> Exception:

@@ -4,7 +4,8 @@ A process has a few such files, which it uses again after they were read, and wa
 bounded, whatever tasks write. Outputs are read one at a time, in the order of the tasks. So no process waits for a task
 after its own. The last bytes of a task come with its result if they are few: most tasks need no file.
 
-Workers on other machines share no directory with the caller. They keep their output in memory, compressed.
+Where there is no room for files (`shortage`), processes on this machine keep their output in memory, compressed, until
+their task has ended. So do workers on other machines, which share no directory with the caller.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ _LEVEL: Final = 1
 
 class OutputStream(Protocol):
     """The stream of one task."""
+
+    def room(self) -> memoryview:
+        """Return memory for bytes that are then given to `write`; it is valid until then. See `chunks.LineRoom`."""
 
     def write(self, data: bytes | memoryview, /) -> object:
         """Take bytes, which are not divided on their way. Raises WorkerLostError if there is no space for them."""
@@ -116,7 +120,7 @@ def shortage(directory: str | None, jobs: int) -> str | None:
     place, found = os.path.dirname(directory), os.statvfs(directory)
     free_bytes, needed_bytes = found.f_bavail * found.f_frsize, jobs * (MOST_FILES + 1) * SPOOL_BYTES
     if free_bytes < needed_bytes:
-        return f"{place} has {size(free_bytes)} free of {size(needed_bytes)} for temporary files"
+        return f"{place} has only {size(free_bytes)} free, and temporary files need {size(needed_bytes)}"
     return None if _has_links(directory) else f"the file system of {place} has no hard links"
 
 
@@ -182,24 +186,24 @@ def _allocate(descriptor: int, size_bytes: int) -> None:
 
 def _no_space(error: OSError, directory: str) -> WorkerLostError:
     reason = (error.strerror or str(error)).lower()
-    advice = "set TMPDIR to another place, or use --jobs 1, which needs none"
+    advice = "set TMPDIR to a directory with more room, or use --jobs 1, which needs none"
     return WorkerLostError(f"a temporary file cannot be written: {reason}; {advice}", path=directory)
 
 
 class SpoolWriter:
     """The stream of a task to its files. A file ends where a write ends."""
 
-    def __init__(self, directory: str, task: int, buffers: SpoolFiles, look: Callable[[], object]) -> None:
+    def __init__(self, directory: str, task: int, spool_files: SpoolFiles, look: Callable[[], object]) -> None:
         """Begin. look: called now and then while it waits for the reader; it may raise an error."""
         self._directory = directory
         self._task = task
-        self._buffers = buffers
+        self._spool_files = spool_files
         self._look = look
         self._number = self._size = 0
         self._file: tuple[str, memoryview] | None = None
 
     def room(self) -> memoryview:
-        """Return memory for bytes, which are then given to `write`."""
+        """Return the rest of the file in memory: what is written there is not copied by `write`."""
         return self._memory()[_HEAD_BYTES + self._size :]
 
     def write(self, data: bytes | memoryview) -> None:
@@ -230,7 +234,7 @@ class SpoolWriter:
 
     def _memory(self) -> memoryview:
         if self._file is None:
-            self._file = self._buffers.free(self._look)
+            self._file = self._spool_files.free(self._look)
         return self._file[1]
 
     def _put(self) -> None:
@@ -297,11 +301,18 @@ class SpoolReader:
 
 # --- in memory --------------------------------------------------------------------------------------------------------
 class _MemoryStream:
-    """The stream of a task whose process shares no directory with the caller."""
+    """The stream of a task whose process has no room for files, or shares no directory with the caller."""
 
     def __init__(self) -> None:
         self._blocks: list[bytes] = []
         self._last = bytearray()
+        self._room: memoryview | None = None
+
+    def room(self) -> memoryview:
+        """See `OutputStream`."""
+        if self._room is None:
+            self._room = memoryview(bytearray(_BLOCK_BYTES))
+        return self._room
 
     def write(self, data: bytes | memoryview) -> None:
         """Take bytes."""

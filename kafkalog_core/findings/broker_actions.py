@@ -1,7 +1,7 @@
 """Templates of what a broker does with damage in a log at its next start.
 
-Verify chooses a template by the outcome of the simulated start at the damaged bytes (`kafka.start.outcome`) and fills
-it from there, so that these sentences describe the plan of `truncate --as-broker`.
+Verify chooses a template by the outcome of the simulated start at the damaged bytes (`kafka.sim.start.outcome`) and
+fills it from there, so that these sentences describe the plan of `truncate --as-broker`.
 """
 
 from __future__ import annotations

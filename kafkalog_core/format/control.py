@@ -1,6 +1,7 @@
-"""Reading Kafka's flexible message encoding (KIP-482): fixed integers, compact arrays and strings, ids, tagged fields.
+"""Control records: markers of transactions, leader changes, and the voters, versions and snapshot headers of KRaft.
 
-Every size is compared with the remaining bytes before memory of that size is allocated.
+`FlexibleReader` reads Kafka's flexible encoding (KIP-482), also for `topics.metadata_records`: fixed integers, compact
+arrays and strings, ids, tagged fields. It compares every size with the remaining bytes before it allocates memory.
 """
 
 from __future__ import annotations

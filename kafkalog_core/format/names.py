@@ -28,6 +28,7 @@ __all__ = [
     "FileKind",
     "FileName",
     "FileState",
+    "TopicPartition",
     "collision_key",
     "directory_name",
     "fixed_file_name",
@@ -40,6 +41,9 @@ __all__ = [
     "segment_file_name",
     "topic_name_problem",
 ]
+
+TopicPartition = tuple[str, int]
+"""A topic and a partition number."""
 
 
 class FileKind(StrEnum):

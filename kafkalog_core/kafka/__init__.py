@@ -8,20 +8,27 @@ forecast) asks this package under the release that the disk shows, or that `--ka
 - `releases`: the table of known releases, and `Since`, the first release of each change. **Add a release (4.5) here**:
   the docstring lists the steps.
 - `rule_table`, `cleaner_rules`, `setting_table`: the rules and settings by name, derived from `Since`.
+- `setting_requests`: what a command line states of release and settings.
 - `append`: rolls and index entries (`LogSegment.append`). `batch_checks`: what a leader checks (`LogValidator`).
-- `producers`: producer state (`ProducerStateManager`).
+- `producers`: producer state (`ProducerStateManager`). `producer_anomalies`: markers, and what is odd in the batches of
+  a producer.
 
 `sim`: the same over files, which are read through `storage`; none is changed.
 
 - `evidence`: which release wrote a disk.
-- `start`: what a start does (`LogLoader`, `LogManager`): swaps, recovery, truncation, producers, leader epochs. Its
-  docstring follows a CRC error through an unclean start.
-- `logdir`: the files of a log directory and the bounds of a log (log start offset to high watermark).
-- `logfiles`, `committed`, `producer_states`, `group_offsets`, `transactions`: readers of logs, as `read_committed`
-  consumers and coordinators read them.
-- `fetch`: look-ups of offsets and times. `snapshots`: producer snapshots. `leader_epochs`: `LeaderEpochFileCache`.
+- `broker_walk`: a log as recovery walks it, up to the first bad batch.
+- `start`: what a start does (`LogLoader`, `LogManager`): swaps, recovery, truncation, producer snapshots. Its docstring
+  follows a CRC error through an unclean start.
+- `logdir`: the files of a log directory, leader epochs (`LeaderEpochFileCache`), and the bounds of a log (log start
+  offset to high watermark).
+- `logfiles`: the logs of a command, and which missing offsets are a loss. `held_offsets`: those that a log holds
+  elsewhere. `batch_faults`, `batch_places`: batches that a reader must not trust.
+- `read_committed`, `outcomes`, `committed_findings`: what a `read_committed` consumer gets, and how transactions ended.
+- `producer_states`, `group_offsets`, `transactions`: what a broker that loads these logs knows.
+- `fetch`: look-ups of offsets and times through the indexes.
 - `cleaner`: compaction (`Cleaner`, `LogCleanerManager`). Its docstring follows a tombstone.
 - `retention`: deletion by time, size and log start offset (`UnifiedLog.deleteOldSegments`).
-- `settings`: the settings in effect and where each value comes from. `cluster`, `cluster_metadata`: the log directories
-  of one cluster, and what its metadata log knows.
+- `settings`: the settings in effect and where each value comes from.
+- `named_dirs`: which log directories are of one broker. `cluster`, `cluster_metadata`: what the metadata log of their
+  cluster knows.
 """

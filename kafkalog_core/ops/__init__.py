@@ -1,1 +1,1 @@
-"""The verbs: one module per command that works on a log."""
+"""The verbs: a package or a module per command that works on logs, and what repairing verbs share (`repair`)."""

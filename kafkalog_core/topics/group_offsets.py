@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.structs import Struct, field
-from kafkalog_core.wire.codec import codec
+from kafkalog_core.wire.codec import VERSION_BYTES, codec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kafkalog_core.format.names import TopicPartition
 
 __all__ = [
     "OFFSETS_TOPIC",
@@ -39,12 +41,8 @@ _MEMBER_KEYS: Final = range(4, 18)
 
 Members are gone with the cluster, and share groups have no committed offsets.
 """
-_KEY_VERSIONS: Final = 2  # bytes of the version in front of every key and value
-_OFFSET_END: Final = _KEY_VERSIONS + 8
+_OFFSET_END: Final = VERSION_BYTES + 8
 _NO_ID: Final = bytes(16)
-
-Place = tuple[str, int]
-"""A topic and a partition number."""
 
 
 class CommittedOffset(Struct, frozen=True):
@@ -70,7 +68,12 @@ class CommittedOffset(Struct, frozen=True):
 
 
 class GroupRecord(Struct, frozen=True):
-    """The last metadata record of a group: its protocol type, such as `consumer`, and its generation or epoch."""
+    """What the metadata record of a group shows while offsets are replayed: protocol type and generation, or epoch.
+
+    Its members are not kept: `group_records.GroupValue` is the whole record of a classic group, which a coordinator
+    writes and loads. What the records of a KIP-848 or share group add up to is a
+    `modern_group_records.StoredModernGroup`.
+    """
 
     protocol_type: str
     generation: int
@@ -87,10 +90,10 @@ class GroupOffsets(Struct):
     """
 
     groups: dict[str, GroupRecord] = field(default_factory=dict)
-    offsets: dict[str, dict[Place, CommittedOffset]] = field(default_factory=dict)
-    pending: dict[int, dict[tuple[str, Place], CommittedOffset]] = field(default_factory=dict)
+    offsets: dict[str, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+    pending: dict[int, dict[tuple[str, TopicPartition], CommittedOffset]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
-    _keys: dict[bytes, tuple[str, Place]] = field(default_factory=dict)
+    _keys: dict[bytes, tuple[str, TopicPartition]] = field(default_factory=dict)
 
     def replay(
         self, key: bytes | None, value: bytes | None, record_offset: int, transaction: int | None = None
@@ -101,10 +104,10 @@ class GroupOffsets(Struct):
         """
         known = self._keys.get(key) if key is not None else None
         if known is None:
-            if key is None or len(key) < _KEY_VERSIONS:
+            if key is None or len(key) < VERSION_BYTES:
                 self.skipped["a record without a key"] += 1
                 return
-            version = int.from_bytes(key[:_KEY_VERSIONS], "big")
+            version = int.from_bytes(key[:VERSION_BYTES], "big")
             if version in _GROUP_KEYS:
                 self._replay_group(version, key, value)
                 return
@@ -142,7 +145,7 @@ class GroupOffsets(Struct):
             self.pending.setdefault(producer_id, {}).update(offsets)
         self.skipped += other.skipped
 
-    def pending_of(self, group: str) -> set[Place]:
+    def pending_of(self, group: str) -> set[TopicPartition]:
         """Return the partitions of a group with offsets in a transaction that is open."""
         return {place for offsets in self.pending.values() for of_group, place in offsets if of_group == group}
 
@@ -150,10 +153,10 @@ class GroupOffsets(Struct):
         """Return the protocol type of each group; a group with offsets alone has an empty one."""
         return dict.fromkeys(self.offsets, "") | {name: each.protocol_type for name, each in self.groups.items()}
 
-    def _set(self, group: str, place: Place, offset: CommittedOffset) -> None:
+    def _set(self, group: str, place: TopicPartition, offset: CommittedOffset) -> None:
         self.offsets.setdefault(group, {})[place] = offset
 
-    def _delete(self, group: str, place: Place) -> None:
+    def _delete(self, group: str, place: TopicPartition) -> None:
         """Delete an offset, and what open transactions were to make of it."""
         for offsets in self.pending.values():
             offsets.pop((group, place), None)
@@ -193,22 +196,22 @@ class GroupOffsets(Struct):
 
     def _versioned(self, name: str, value: bytes) -> dict[str, Any] | None:
         """Return a value, whose version is in its first two bytes; None: it cannot be decoded."""
-        return self._decoded(name, int.from_bytes(value[:_KEY_VERSIONS], "big"), value)
+        return self._decoded(name, int.from_bytes(value[:VERSION_BYTES], "big"), value)
 
     def _decoded(self, name: str, version: int, data: bytes) -> dict[str, Any] | None:
         try:
-            return codec(name, version).decode_whole(memoryview(data)[_KEY_VERSIONS:])
+            return codec(name, version).decode_whole(memoryview(data)[VERSION_BYTES:])
         except ProtocolError as error:
             self.skipped[str(error)] += 1
             return None
 
 
-def place_of_key(key: bytes | None) -> Place | None:
+def place_of_key(key: bytes | None) -> TopicPartition | None:
     """Return the topic and partition of the key of a committed offset; None: it is another key, or damaged."""
-    if key is None or int.from_bytes(key[:_KEY_VERSIONS], "big") not in _OFFSET_KEYS:
+    if key is None or int.from_bytes(key[:VERSION_BYTES], "big") not in _OFFSET_KEYS:
         return None
     try:
-        decoded = codec("OffsetCommitKey", 0).decode_whole(memoryview(key)[_KEY_VERSIONS:])
+        decoded = codec("OffsetCommitKey", 0).decode_whole(memoryview(key)[VERSION_BYTES:])
     except ProtocolError:
         return None
     return decoded["topic"], decoded["partition"]
@@ -216,7 +219,7 @@ def place_of_key(key: bytes | None) -> Place | None:
 
 def offset_of_value(value: bytes) -> int:
     """Return the offset in the value of a committed offset: the first field of each version of OffsetCommitValue."""
-    return int.from_bytes(value[_KEY_VERSIONS:_OFFSET_END], "big", signed=True)
+    return int.from_bytes(value[VERSION_BYTES:_OFFSET_END], "big", signed=True)
 
 
 def has_expired(offset: CommittedOffset, *, empty_since_ms: int, now_ms: int, retention_ms: int) -> bool:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.structs import Struct
-from kafkalog_core.wire.codec import codec
+from kafkalog_core.wire.codec import VERSION_BYTES, codec
 
 if TYPE_CHECKING:
     from kafkalog_core.topics.group_offsets import CommittedOffset
 
 __all__ = ["GroupMember", "GroupValue", "Record", "decode_group", "encode_group", "encode_offset", "encoded"]
 
-_VERSION_BYTES: Final = 2
 _OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2
 _VALUE_VERSION: Final = 3
@@ -40,7 +39,11 @@ class GroupMember(Struct, frozen=True, kw_only=True):
 
 
 class GroupValue(Struct, frozen=True, kw_only=True):
-    """A classic group, as the log has it; `state_ms`: when it came into its state, -1: unknown."""
+    """The record of a classic group, with its members; `state_ms`: when it came into its state, -1: unknown.
+
+    `group_offsets.GroupRecord` is what a reader of offsets keeps of it. Groups of KIP-848 and share groups have several
+    records instead: `modern_group_records.StoredModernGroup`.
+    """
 
     protocol_type: str
     generation: int
@@ -97,13 +100,13 @@ def encode_group(group: str, value: GroupValue | None) -> Record:
 
 def decode_group(key: bytes, value: bytes | None) -> tuple[str, GroupValue | None] | None:
     """Return name and value of a classic group's record; None: it is another record. Raises ProtocolError."""
-    if int.from_bytes(key[:_VERSION_BYTES], "big") != _GROUP_KEY:
+    if int.from_bytes(key[:VERSION_BYTES], "big") != _GROUP_KEY:
         return None
-    name: str = codec("GroupMetadataKey", 0).decode_whole(memoryview(key)[_VERSION_BYTES:])["group"]
+    name: str = codec("GroupMetadataKey", 0).decode_whole(memoryview(key)[VERSION_BYTES:])["group"]
     if value is None:
         return name, None
-    version = int.from_bytes(value[:_VERSION_BYTES], "big")
-    found = codec("GroupMetadataValue", version).decode_whole(memoryview(value)[_VERSION_BYTES:])
+    version = int.from_bytes(value[:VERSION_BYTES], "big")
+    found = codec("GroupMetadataValue", version).decode_whole(memoryview(value)[VERSION_BYTES:])
     members = tuple(
         GroupMember(
             member_id=each["member_id"],
@@ -130,4 +133,4 @@ def decode_group(key: bytes, value: bytes | None) -> tuple[str, GroupValue | Non
 def encoded(name: str, version: int, prefix: int, fields: dict[str, Any]) -> bytes:
     """Return a key or a value with `prefix`, its type or version, in front."""
     pieces = codec(name, version).encode(fields)
-    return prefix.to_bytes(_VERSION_BYTES, "big") + b"".join(bytes(memoryview(piece)) for piece in pieces)  # type: ignore[arg-type]
+    return prefix.to_bytes(VERSION_BYTES, "big") + b"".join(bytes(memoryview(piece)) for piece in pieces)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.topics.group_records import Record, encoded
-from kafkalog_core.wire.codec import codec
+from kafkalog_core.wire.codec import VERSION_BYTES, codec
 
 __all__ = [
     "CONSUMER_RECORDS",
@@ -27,7 +27,6 @@ __all__ = [
     "TopicPartitions",
 ]
 
-_KEY_BYTES: Final = 2
 _EPOCH, _SUBSCRIPTION = "Metadata", "MemberMetadata"
 _TARGET_EPOCH, _TARGET = "TargetAssignmentMetadata", "TargetAssignmentMember"
 _CURRENT: Final = "CurrentMemberAssignment"
@@ -82,7 +81,9 @@ class CurrentAssignment(Struct, frozen=True, kw_only=True):
 
 
 class StoredModernGroup(Struct):
-    """What the records of a group say.
+    """What the records of a consumer group (KIP-848) or share group add up to; they are written one by one.
+
+    A classic group is one record, `group_records.GroupValue`.
 
     `target_epoch` -1: there is no target. `patterns`: regular expressions whose topics a broker has stored, of a
     consumer group. `topics`: those of a share group.
@@ -181,15 +182,15 @@ class ModernGroupRecords:
     # --- reading ------------------------------------------------------------------------------------------------------
     def replay(self, groups: dict[str, StoredModernGroup], key: bytes, value: bytes | None) -> bool:
         """Replay a record into the groups by name; return whether it is one of this kind. Raises ProtocolError."""
-        part = self._parts.get(int.from_bytes(key[:_KEY_BYTES], "big"))
+        part = self._parts.get(int.from_bytes(key[:VERSION_BYTES], "big"))
         if part is None:
             return False
         name = self._prefix + part
-        place = codec(f"{name}Key", 0).decode_whole(memoryview(key)[_KEY_BYTES:])
+        place = codec(f"{name}Key", 0).decode_whole(memoryview(key)[VERSION_BYTES:])
         fields = None
         if value is not None:
-            version = int.from_bytes(value[:_KEY_BYTES], "big")
-            fields = codec(f"{name}Value", version).decode_whole(memoryview(value)[_KEY_BYTES:])
+            version = int.from_bytes(value[:VERSION_BYTES], "big")
+            fields = codec(f"{name}Value", version).decode_whole(memoryview(value)[VERSION_BYTES:])
         group_id = place["group_id"]
         if fields is None and (part == _EPOCH or group_id not in groups):
             groups.pop(group_id, None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.topics.group_records import Record, encoded
-from kafkalog_core.wire.codec import codec
+from kafkalog_core.wire.codec import VERSION_BYTES, codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,6 @@ __all__ = [
 
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 
-_KEY_BYTES: Final = 2
 _SNAPSHOT, _UPDATE = 0, 1
 _SAME: Final = -1
 
@@ -128,15 +127,15 @@ _NAMES: Final = {_SNAPSHOT: "ShareSnapshot", _UPDATE: "ShareUpdate"}
 # --- reading ----------------------------------------------------------------------------------------------------------
 def replay_share_state(states: dict[ShareKey, ShareState], key: bytes, value: bytes | None) -> tuple[ShareKey, bool]:
     """Replay a record; return its key, and whether it replaces what came before it. Raises ProtocolError."""
-    kind = int.from_bytes(key[:_KEY_BYTES], "big")
+    kind = int.from_bytes(key[:VERSION_BYTES], "big")
     name = _NAMES.get(kind, "")
-    place = codec(f"{name}Key", 0).decode_whole(memoryview(key)[_KEY_BYTES:])
+    place = codec(f"{name}Key", 0).decode_whole(memoryview(key)[VERSION_BYTES:])
     share_key = ShareKey(place["group_id"], bytes(place["topic_id"]), place["partition"])
     if value is None:
         states.pop(share_key, None)
         return share_key, True
-    version = int.from_bytes(value[:_KEY_BYTES], "big")
-    fields = codec(f"{name}Value", version).decode_whole(memoryview(value)[_KEY_BYTES:])
+    version = int.from_bytes(value[:VERSION_BYTES], "big")
+    fields = codec(f"{name}Value", version).decode_whole(memoryview(value)[VERSION_BYTES:])
     batches = tuple(
         StateBatch(each["first_offset"], each["last_offset"], each["delivery_state"], each["delivery_count"])
         for each in fields["state_batches"]

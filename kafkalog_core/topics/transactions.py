@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.structs import Struct, field
-from kafkalog_core.wire.codec import codec
+from kafkalog_core.wire.codec import VERSION_BYTES, codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from kafkalog_core.format.names import TopicPartition
 
 __all__ = [
     "TRANSACTIONS_TOPIC",
@@ -27,12 +29,8 @@ __all__ = [
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
-_VERSION_BYTES: Final = 2
 _KEY_TYPE: Final = 0
 _VALUE_VERSION: Final = 0  # that of transaction.version 0 and 1 brokers before 4.0, which every release reads
-
-Place = tuple[str, int]
-"""A topic and a partition number."""
 
 
 class TransactionPhase(IntEnum):
@@ -73,7 +71,7 @@ class TransactionValue(Struct, frozen=True, kw_only=True):
     producer_epoch: int
     timeout_ms: int
     state: TransactionPhase
-    partitions: frozenset[Place] = field(default_factory=frozenset)
+    partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
     update_ms: int = -1
     start_ms: int = -1
     previous_producer_id: int = -1
@@ -83,13 +81,13 @@ class TransactionValue(Struct, frozen=True, kw_only=True):
 
 def decode_transaction(key: bytes, value: bytes | None) -> tuple[str, TransactionValue | None]:
     """Return the transactional id and the value of a record; None: a tombstone. Raises ProtocolError."""
-    if int.from_bytes(key[:_VERSION_BYTES], "big") != _KEY_TYPE:
-        raise ProtocolError(f"a key of type {int.from_bytes(key[:_VERSION_BYTES], 'big')} is unknown")
-    name: str = codec("TransactionLogKey", 0).decode_whole(memoryview(key)[_VERSION_BYTES:])["transactional_id"]
+    if int.from_bytes(key[:VERSION_BYTES], "big") != _KEY_TYPE:
+        raise ProtocolError(f"a key of type {int.from_bytes(key[:VERSION_BYTES], 'big')} is unknown")
+    name: str = codec("TransactionLogKey", 0).decode_whole(memoryview(key)[VERSION_BYTES:])["transactional_id"]
     if value is None:
         return name, None
-    version = int.from_bytes(value[:_VERSION_BYTES], "big")
-    found = codec("TransactionLogValue", version).decode_whole(memoryview(value)[_VERSION_BYTES:])
+    version = int.from_bytes(value[:VERSION_BYTES], "big")
+    found = codec("TransactionLogValue", version).decode_whole(memoryview(value)[VERSION_BYTES:])
     try:
         state = TransactionPhase(found["transaction_status"])
     except ValueError as error:
@@ -147,4 +145,4 @@ def replay_transactions(records: Iterable[tuple[bytes, bytes | None]]) -> dict[s
 
 def _encoded(name: str, version: int, prefix: int, fields: dict[str, Any]) -> bytes:
     pieces = codec(name, version).encode(fields)
-    return prefix.to_bytes(_VERSION_BYTES, "big") + b"".join(piece for piece in pieces if isinstance(piece, bytes))
+    return prefix.to_bytes(VERSION_BYTES, "big") + b"".join(piece for piece in pieces if isinstance(piece, bytes))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.wire.schemas import MessageField
 
-__all__ = ["MAX_ELEMENTS", "Codec", "ElementLimitError", "EncodedPart", "codec"]
+__all__ = ["MAX_ELEMENTS", "VERSION_BYTES", "Codec", "ElementLimitError", "EncodedPart", "codec"]
 
 
 class EncodedPart(Protocol):
@@ -39,6 +39,8 @@ _FIXED: Final = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32":
     "float64": "d",
     "uuid": "16s",
 }
+VERSION_BYTES: Final = 2
+"""Bytes of the type or version in front of each key and value of Kafka's own topics, which no schema has."""
 _SMALLEST_ELEMENT: Final = 1
 MAX_ELEMENTS: Final = 1_000_000
 """Elements of the arrays of one message, each of which takes far more memory than its bytes.

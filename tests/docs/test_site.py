@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tools.import_graph import Graph
 
 PATH = re.compile(r"`((?:kafkalog_cli|kafkalog_core|tests|tools|fixtures|benchmarks|man|docs)/[^` ]*)`")
+BARE = re.compile(r"`([\w-]+\.py)`")
+"""A module without its folder."""
+IN_FOLDER = re.compile(r"`((?:kafkalog_cli|kafkalog_core|tests|tools)/[^` ]*/)` \(((?:`[\w.]+`(?:, | and )?)+)\)")
+"""A folder, and the modules of it in parentheses."""
 FROM_THE_INDEX = re.compile(r"kafkalog\[[a-z]|pip install[^\n`;,]* '?kafkalog\b(?!/)")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 PICTURES = {"pictures/rooms.svg", "pictures/verbs.svg"}
@@ -30,6 +34,30 @@ NAMES = [page.relative_to(ROOT) for page in pages()]
 def test_every_path_that_a_page_names_exists(name: Path) -> None:
     named = PATH.findall((ROOT / name).read_text(encoding="utf-8"))
     assert [path for path in named if "VERB" not in path and not (ROOT / path).exists()] == []
+
+
+def bare_names_that_are_lost(text: str) -> list[str]:
+    """Modules without a folder that are nowhere, and those in parentheses that are not in the folder before them."""
+    rooms = ("kafkalog_cli", "kafkalog_core", "tests", "tools")
+    known = {path.name for room in rooms for path in (ROOT / room).rglob("*.py")} | {
+        path.name for path in ROOT.glob("*.py")
+    }
+    lost = [name for name in BARE.findall(text) if name not in known]
+    for folder, names in IN_FOLDER.findall(text):
+        lost += [f"{folder}{name}" for name in BARE.findall(names) if not (ROOT / folder / name).exists()]
+    return lost
+
+
+@for_each(NAMES)
+def test_every_module_that_a_page_names_without_its_folder_exists(name: Path) -> None:
+    assert bare_names_that_are_lost((ROOT / name).read_text(encoding="utf-8")) == []
+
+
+def test_planted_bare_names_are_found() -> None:
+    assert bare_names_that_are_lost("`no_such.py`, `kafkalog_core/format/` (`names.py`, `metadata_records.py`)") == [
+        "no_such.py",
+        "kafkalog_core/format/metadata_records.py",
+    ]
 
 
 @for_each(NAMES)

@@ -99,6 +99,16 @@ def write_numbers(first: int, count: int, stream: OutputStream, advance: Callabl
     return first + count
 
 
+def write_in_room(times: int, stream: OutputStream, advance: Callable[[int], None]) -> int:
+    """Write bytes that are already in the memory of the stream."""
+    for number in range(times):
+        room = stream.room()
+        room[:8] = number.to_bytes(8, "big")
+        stream.write(room[:8])
+        advance(8)
+    return times
+
+
 def write_much(size_bytes: int, times: int, stream: OutputStream, advance: Callable[[int], None]) -> int:
     """Write some bytes again and again, each time another one."""
     for number in range(times):

@@ -33,6 +33,7 @@ from tests.engine.pool_work import (
     write_and_die,
     write_and_fail,
     write_for_ever,
+    write_in_room,
     write_much,
     write_numbers,
 )
@@ -264,6 +265,16 @@ def test_what_tasks_write_comes_in_their_order(pool_of):
     assert told.bytes == 2000
 
 
+@pytest.mark.parametrize("has_files", [True, False])
+def test_bytes_that_are_in_the_memory_of_the_stream(has_files, monkeypatch):
+    if not has_files:
+        monkeypatch.setattr(processes, "_temporary_directory", lambda: None)
+    with Pool(1, CountedProgress()) as pool:
+        outputs = list(pool.outputs(write_in_room, [(3,)]))
+        assert b"".join(outputs[0].data()) == bytes(7) + b"\0" + bytes(7) + b"\1" + bytes(7) + b"\2"
+        assert outputs[0].result() == 3
+
+
 def test_it_comes_while_the_task_is_at_work(pool_of, tmp_path):
     """A task without an end has bytes at once, and is stopped with the pool."""
     pids = tmp_path / "pids"
@@ -398,8 +409,8 @@ def test_how_much_room_there_must_be(scratch_below, monkeypatch):
         monkeypatch.setattr(os, "statvfs", lambda _, values=values: os.statvfs_result(values))
         with Pool(3, CountedProgress()) as pool:
             assert (pool.shortage is None) == is_enough
-    assert pool.shortage.startswith(f"{scratch_below} has ")
-    assert pool.shortage.endswith(" free of 120.0 MiB for temporary files")
+    assert pool.shortage.startswith(f"{scratch_below} has only ")
+    assert pool.shortage.endswith(" free, and temporary files need 120.0 MiB")
 
 
 def test_a_directory_without_hard_links_has_no_room(scratch_below, monkeypatch):

@@ -1,4 +1,4 @@
-"""Killed at every step: what is there afterwards can always be taken back, and always be finished."""
+"""Killed at every fifth step, or (slow) at each: what is there can always be taken back, and always be finished."""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@ To add a release, 4.5:
 
 1. Add its row to `KNOWN`, with its levels of metadata.version (MetadataVersion.java).
 2. Add a row to `Since` for each rule that it changes, with the KIP, the JIRA issue, or the class and method.
-3. Compare with that row where the rule is a field: `rules` (loading, recovery, appends, look-ups), `cleaner.rules`,
-   `retention.rules`; in `setting_table` for a default or a limit; in `evidence` for a file that shows the release.
+3. Compare with that row where the rule is a field: `rule_table` (loading, recovery, appends, look-ups),
+   `cleaner_rules`, `kafka.sim.retention.rules`; in `setting_table` for a default or a limit; in `kafka.sim.evidence`
+   for a file that shows the release.
 
 No other code compares releases: `tests/kafka/test_releases.py` proves that, and finds texts that still name the release
 before as the newest. Finding texts that name other releases are checked by people. `docs/architecture.md` lists the

@@ -1,7 +1,7 @@
 """How each release loads, recovers, appends and looks up, as values that the simulations of this package are given.
 
-Each field is one rule. A rule that a release changes is a comparison with a row of `releases.Since` here, in the
-`rules` of `cleaner` and `retention`, in `setting_table` or in `evidence`, and nowhere else.
+Each field is one rule. A rule that a release changes is a comparison with a row of `releases.Since` here, in
+`cleaner_rules`, `kafka.sim.retention.rules`, `setting_table` or `kafka.sim.evidence`, and nowhere else.
 """
 
 from __future__ import annotations

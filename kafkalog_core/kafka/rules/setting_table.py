@@ -483,7 +483,7 @@ OTHER_TOPIC_SETTINGS: Final = (
 def check_topic_values(configs: Mapping[str, str], release: Release, where: str = "") -> None:
     """Raise SettingError for a name that no topic has, or a value that it cannot have (`LogConfig.validate`).
 
-    Values that contradict each other are a matter of `retention.rules.check_settings`.
+    Values that contradict each other are a matter of `kafka.sim.retention.rules.check_settings`.
     """
     known = {each.name: each for each in (*SETTINGS, *OTHER_TOPIC_SETTINGS) if each.of_topics}
     known |= {each.override: each for each in SETTINGS if each.override is not None}

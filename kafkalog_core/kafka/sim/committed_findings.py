@@ -11,8 +11,8 @@ from kafkalog_core.findings.partitions import GAP_UNKNOWN
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.sim.committed import CommittedView, Hole, Undecided
     from kafkalog_core.kafka.sim.logfiles import Unit
+    from kafkalog_core.kafka.sim.read_committed import CommittedView, Hole, Undecided
 
 __all__ = ["committed_findings"]
 

@@ -1,4 +1,4 @@
-"""The log directories that a command names together, and which of them are of one broker or of one cluster.
+"""Which of the log directories that a command names together are of one broker or of one cluster.
 
 meta.properties decides that. Directories that a command names together share what their cluster knows only where their
 cluster.id is the same; those that `log.dirs` of a given server.properties lists share it unless their ids contradict

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget
 from kafkalog_core.errors import StorageError
-from kafkalog_core.kafka.sim.committed import CommittedView, read_committed_view, segments_after
 from kafkalog_core.kafka.sim.logfiles import Checkpoints, Compaction, unit_of_file, unit_of_partition
+from kafkalog_core.kafka.sim.read_committed import CommittedView, read_committed_view, segments_after
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
 

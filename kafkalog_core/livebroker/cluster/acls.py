@@ -32,7 +32,6 @@ __all__ = [
     "PatternType",
     "ResourceType",
     "host_range",
-    "operation_bits",
 ]
 
 WILDCARD: Final = "*"
@@ -115,11 +114,6 @@ SUPPORTED_OPERATIONS: Final = {
     ResourceType.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
 }
 """The operations that there are for a resource, by its type (`AclEntry.supportedOperations`)."""
-
-
-def operation_bits(kind: ResourceType) -> int:
-    """Return all operations of a type of resource as a bit field (`Utils.to32BitField`)."""
-    return sum(1 << each for each in SUPPORTED_OPERATIONS[kind])
 
 
 class AclBinding(NamedTuple):
@@ -260,7 +254,7 @@ class Authorizer(Struct, frozen=True):
         super_users: principals that may do everything [super.users].
         allows_unlisted: whether everybody may use a resource that no binding is about
             [allow.everyone.if.no.acl.found].
-        matches_ranges: whether the host of a binding may be a range of addresses (`rules.matches_host_ranges`).
+        matches_ranges: whether the host of a binding may be a range of addresses (`rule_table.matches_host_ranges`).
     """
 
     acls: Acls

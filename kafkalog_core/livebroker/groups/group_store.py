@@ -25,10 +25,11 @@ from kafkalog_core.topics.modern_group_records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.livebroker.groups.share_groups import ShareGroups
     from kafkalog_core.serve.groups.group_registry import GroupRegistry
     from kafkalog_core.serve.groups.modern_groups import ModernGroup
-    from kafkalog_core.serve.logs.partition_access import Place, TopicIds
+    from kafkalog_core.serve.logs.partition_access import TopicIds
     from kafkalog_core.topics.group_records import Record
     from kafkalog_core.topics.modern_group_records import ModernGroupRecords, TopicPartitions
 
@@ -111,7 +112,7 @@ class LoggedGroups:
             revoking=self._by_id(member.revoking),
         )
 
-    def _by_id(self, places: Iterable[Place]) -> TopicPartitions:
+    def _by_id(self, places: Iterable[TopicPartition]) -> TopicPartitions:
         named = ((self._topics.topic_id(topic), tuple(numbers)) for topic, numbers in by_topic(places).items())
         return {topic_id: numbers for topic_id, numbers in named if topic_id is not None}
 
@@ -161,10 +162,10 @@ def load_groups(
 
 def _facts(
     stored: StoredModernGroup, topics: TopicIds
-) -> tuple[int, int, Mapping[str, ModernMember], Mapping[str, frozenset[Place]]]:
+) -> tuple[int, int, Mapping[str, ModernMember], Mapping[str, frozenset[TopicPartition]]]:
     """Return the epochs, the members and the target of a group; partitions of topics that are gone are left out."""
 
-    def places(rows: TopicPartitions) -> frozenset[Place]:
+    def places(rows: TopicPartitions) -> frozenset[TopicPartition]:
         named = ((topics.topic_name(topic_id), numbers) for topic_id, numbers in rows.items())
         return frozenset((topic, number) for topic, numbers in named if topic is not None for number in numbers)
 

@@ -11,8 +11,8 @@ from kafkalog_core.topics.group_records import encode_offset
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.livebroker.transactions.coordinator_logs import CoordinatorLog
-    from kafkalog_core.serve.logs.partition_access import Place
     from kafkalog_core.topics.group_offsets import CommittedOffset, GroupOffsets
 
 __all__ = ["LiveOffsets"]
@@ -32,12 +32,12 @@ class LiveOffsets:
         with self._lock:
             return dict(self._state.names())
 
-    def of_group(self, group: str) -> dict[Place, CommittedOffset]:
+    def of_group(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """See `OffsetStore`."""
         with self._lock:
             return dict(self._state.offsets.get(group, {}))
 
-    def unstable(self, group: str) -> set[Place]:
+    def unstable(self, group: str) -> set[TopicPartition]:
         """See `OffsetStore`."""
         with self._lock:
             return self._state.pending_of(group)
@@ -45,7 +45,7 @@ class LiveOffsets:
     def commit(
         self,
         group: str,
-        offsets: Mapping[Place, CommittedOffset],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         *,
         producer: tuple[int, int] | None = None,
     ) -> None:
@@ -54,7 +54,7 @@ class LiveOffsets:
             group, [encode_offset(group, *place, offset) for place, offset in offsets.items()], producer=producer
         )
 
-    def delete(self, group: str, places: Iterable[Place] | None = None) -> None:
+    def delete(self, group: str, places: Iterable[TopicPartition] | None = None) -> None:
         """See `OffsetStore`: tombstones."""
         with self._lock:
             known = self._state.offsets.get(group, {}).keys() | self._state.pending_of(group)

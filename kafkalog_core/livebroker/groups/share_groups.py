@@ -26,8 +26,9 @@ from kafkalog_core.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.serve.groups.modern_groups import Heartbeat, ModernLimits, ModernMember
-    from kafkalog_core.serve.logs.partition_access import KnownTopics, Place
+    from kafkalog_core.serve.logs.partition_access import KnownTopics
     from kafkalog_core.topics.modern_group_records import MemberSubscription
 
 __all__ = ["ShareGroup", "ShareGroups"]
@@ -167,7 +168,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
         return SharedTopics(initialized=kept)
 
     @staticmethod
-    def _assignment(group: ShareGroup) -> Mapping[str, set[Place]]:
+    def _assignment(group: ShareGroup) -> Mapping[str, set[TopicPartition]]:
         """See ModernGroups."""
         members = {
             name: Subscriber(member.subscription.topics, group.target.get(name, frozenset()))

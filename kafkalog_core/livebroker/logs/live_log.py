@@ -63,7 +63,6 @@ _SCAN: Final = ScanOptions(check=False)
 _ROWS: Final = 64
 _UNDEFINED: Final = -1
 _NS_PER_MS: Final = 1_000_000
-_NO_EPOCH: Final = (-1, -1)
 _SEGMENT_KINDS: Final = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 

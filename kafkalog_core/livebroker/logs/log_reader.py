@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.kafka.rules.producers import CompletedTxn
-    from kafkalog_core.serve.logs.batch_map import BatchMap, Place
+    from kafkalog_core.serve.logs.batch_map import BatchMap, ReadStart
     from kafkalog_core.serve.logs.file_ranges import SharedFile
     from kafkalog_core.serve.logs.segment_cache import SegmentCache
     from kafkalog_core.serve.logs.served_holes import ServedHole
@@ -45,7 +45,6 @@ _UNDEFINED: Final = -1
 _NO_EPOCH: Final = (-1, -1)
 _LATEST_OFFSET: Final = -1
 _EARLIEST_OFFSET: Final = -2
-_SMALLEST_BATCH: Final = 26  # bytes of an empty message of magic 0
 _HEADERS: Final = ScanOptions(check=False)
 CHECKED: Final = ScanOptions(check=True, resync=True)
 """How a log is scanned whose damaged batches are holes."""
@@ -149,7 +148,7 @@ class LiveLogReader(ABC):
             if limit < segment.end_offset:
                 stretch = batches.stretch_of(limit)
                 if stretch is not None:
-                    end = min(end, batches.place(stretch, limit, partial(self._bytes, segment)).position)
+                    end = min(end, batches.read_start(stretch, limit, partial(self._bytes, segment)).position)
             if end <= place.position:
                 return nothing
             # And from the batch that is sent, not from a hole before it
@@ -167,7 +166,7 @@ class LiveLogReader(ABC):
             if each.first_offset <= last
         )
 
-    def _find(self, offset: int) -> tuple[LiveSegment, BatchMap, Place] | None:
+    def _find(self, offset: int) -> tuple[LiveSegment, BatchMap, ReadStart] | None:
         segments = self._segments
         # The floor segment (LogSegments.floorSegment).
         number = max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
@@ -175,7 +174,7 @@ class LiveLogReader(ABC):
             batches = self._map(segment)
             stretch = batches.stretch_of(offset)
             if stretch is not None:
-                return segment, batches, batches.place(stretch, offset, partial(self._bytes, segment))
+                return segment, batches, batches.read_start(stretch, offset, partial(self._bytes, segment))
         return None
 
     def _map_before(self, offset: int) -> None:
@@ -236,7 +235,11 @@ class LiveLogReader(ABC):
             file.release()
 
     def batches_from(self, offset: int) -> Iterator[Run]:
-        """Yield the batches from an offset on, the batch that holds it first, up to the log end offset at the start."""
+        """Yield runs of the segments that end after an offset, each segment whole: batches before the offset come too.
+
+        The segments are those of the moment at which the first run is requested; what is appended to them until they
+        are read comes too, so the caller bounds the offsets on both sides. Checksums are not checked.
+        """
         with self._lock:
             segments = [each for each in self._segments if each.end_offset > offset]
         for segment in segments:

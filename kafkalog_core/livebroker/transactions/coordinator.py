@@ -24,6 +24,8 @@ from kafkalog_core.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from kafkalog_core.format.names import TopicPartition
+
 __all__ = ["MarkerWriter", "ProducerIdentity", "TransactionCoordinator", "TransactionLimits", "TransactionLog"]
 
 _NO_EPOCH: Final = -1
@@ -32,9 +34,6 @@ _LAST_EPOCH: Final = 2**15 - 2
 _EPOCH_OF_ITS_OWN: Final = 2  # transaction.version (KIP-890)
 _ENDED: Final = frozenset({TransactionPhase.EMPTY, TransactionPhase.COMPLETE_COMMIT, TransactionPhase.COMPLETE_ABORT})
 _PREPARED: Final = frozenset({TransactionPhase.PREPARE_COMMIT, TransactionPhase.PREPARE_ABORT})
-
-Place = tuple[str, int]
-"""A topic and a partition number."""
 
 
 class TransactionLog(Protocol):
@@ -211,7 +210,7 @@ class TransactionCoordinator:
         return ErrorCode.PRODUCER_FENCED, _NO_EPOCH
 
     # --- partitions ---------------------------------------------------------------------------------------------------
-    def add_partitions(self, name: str, producer: ProducerIdentity, partitions: Iterable[Place]) -> ErrorCode:
+    def add_partitions(self, name: str, producer: ProducerIdentity, partitions: Iterable[TopicPartition]) -> ErrorCode:
         """Answer AddPartitionsToTxn and AddOffsetsToTxn (`handleAddPartitionsToTransaction`)."""
         if not name:
             return ErrorCode.INVALID_REQUEST

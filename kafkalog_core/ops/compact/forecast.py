@@ -191,7 +191,7 @@ class HoldingTransaction(Struct, frozen=True, kw_only=True):
 
 
 class CompactForecast(Struct, frozen=True, kw_only=True):
-    """Rows of one partition by the tables in `rows.plans`; columns that a row lacks are None.
+    """Rows of one partition by the tables in `output.plans`; columns that a row lacks are None.
 
     Args:
         partition: the `compaction` row.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.chunks import LineRoom
     from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Severity
-    from kafkalog_core.kafka.sim.committed import CommittedView
+    from kafkalog_core.kafka.sim.read_committed import CommittedView
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.storage.listing import FileInfo
@@ -292,7 +292,7 @@ class Dumper:
 
         Raises SelectionError in that case if no log directory is a target.
         """
-        from kafkalog_core.kafka.sim import committed  # noqa: PLC0415 -- the rules of transactions, on request
+        from kafkalog_core.kafka.sim import read_committed  # noqa: PLC0415 -- the rules of transactions, on request
         from kafkalog_core.kafka.sim.committed_findings import committed_findings  # noqa: PLC0415 -- as above
 
         high_watermark = None
@@ -305,8 +305,8 @@ class Dumper:
                 return None, [found(code, unit.path, topic=unit.topic, partition=unit.partition)]
         options = self._request.scan_options
         first = unit.files[0]
-        following, is_whole = committed.segments_after(first) if self._named(first.path) else ((), True)
-        view = committed.read_committed_view(
+        following, is_whole = read_committed.segments_after(first) if self._named(first.path) else ((), True)
+        view = read_committed.read_committed_view(
             unit.files,
             options,
             high_watermark,

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.log_stats import LogStats
     from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Severity
-    from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.logfiles import LogFile, Unit
+    from kafkalog_core.kafka.sim.read_committed import CommittedView
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress

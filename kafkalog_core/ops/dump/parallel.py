@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.engine.parts import LogPart
-    from kafkalog_core.engine.spool import SpoolWriter, TaskOutput
+    from kafkalog_core.engine.spool import OutputStream, TaskOutput
     from kafkalog_core.kafka.sim.logfiles import SegmentExtent
     from kafkalog_core.ops.dump.dump import Step
     from kafkalog_core.ops.dump.runs import DumpRequest
@@ -60,7 +60,7 @@ class RowOutput(NamedTuple):
     descriptor: int
     writer: ChunkWriter
     flush: Callable[[], object]
-    open_writer: Callable[[SpoolWriter], ChunkWriter]
+    open_writer: Callable[[OutputStream], ChunkWriter]
     warn: Callable[[str], object]
 
 
@@ -125,7 +125,9 @@ class _ParallelDump:
                         self._share(pool)
                         return
                 may_share = False
-                self._output.warn(f"{shortage}: one process reads; set TMPDIR to another place for {jobs}")
+                self._output.warn(
+                    f"{shortage}: one process reads; for {jobs}, set TMPDIR to a directory with more room"
+                )
             if not self._ahead:
                 return
             step = self._ahead.popleft()
@@ -187,7 +189,7 @@ class _ParallelDump:
             self._close()
         self._write_begun()
 
-    def _tasks(self) -> Iterator[tuple[DumpRequest, DumpTask, Callable[[SpoolWriter], ChunkWriter]]]:
+    def _tasks(self) -> Iterator[tuple[DumpRequest, DumpTask, Callable[[OutputStream], ChunkWriter]]]:
         """Yield the tasks; all steps are noted in order."""
         while (step := self._ahead.popleft() if self._ahead else self._next()) is not None:
             if not isinstance(step, DumpTask):
@@ -320,8 +322,8 @@ class _TaskResult(NamedTuple):
 def _write_task(
     request: DumpRequest,
     task: DumpTask,
-    open_writer: Callable[[SpoolWriter], ChunkWriter],
-    stream: SpoolWriter,
+    open_writer: Callable[[OutputStream], ChunkWriter],
+    stream: OutputStream,
     advance: Callable[[int], None],
 ) -> _TaskResult:
     """Read a task, and spool its rows. Raises StorageError for a file that is itself a target."""
@@ -338,8 +340,8 @@ def _write_task(
 def _written(
     request: DumpRequest,
     task: DumpTask,
-    open_writer: Callable[[SpoolWriter], ChunkWriter],
-    stream: SpoolWriter,
+    open_writer: Callable[[OutputStream], ChunkWriter],
+    stream: OutputStream,
     advance: Callable[[int], None],
 ) -> _TaskResult:
     report = Report()

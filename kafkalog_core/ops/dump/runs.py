@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
-    from kafkalog_core.kafka.sim.committed import CommittedView
+    from kafkalog_core.kafka.sim.read_committed import CommittedView
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.output.tables import Table
     from kafkalog_core.progress import Progress

@@ -1,4 +1,4 @@
-"""Options that would act against the own setting of a topic that is not named, and how to settle what is meant.
+"""Options for all topics that contradict a topic's own setting: they are held back unless the topic is named.
 
 `--set retention.ms=1` or a policy of the user's own is one option for all topics. A topic that is kept for ever by its
 own setting was not meant by it, unless the command line names the topic; if that topic has no limit of time or none of

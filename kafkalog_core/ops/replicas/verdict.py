@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog_core.engine.targets import Target
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.ops.replicas.comparison import Absence, BatchCursor, Stretch
     from kafkalog_core.storage.partition import Partition
@@ -214,9 +215,6 @@ def _texts(parts: Sequence[Share | Absence]) -> tuple[str, ...]:
         text = "fewer records" if part.lacks else text
         texts.append(f"{text}, leader epoch {part.leader_epoch}" if says_epoch and part.leader_epoch >= 0 else text)
     return tuple(texts)
-
-
-TopicPartition = tuple[str, int]
 
 
 class ReplicaDir(Struct, frozen=True, kw_only=True):

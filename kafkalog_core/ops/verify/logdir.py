@@ -34,7 +34,7 @@ from kafkalog_core.ops.repair.context import DirContext, TargetDir, guess_releas
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.ops.verify.broker_action import NOT_READ, Starts, Unmarking, is_unmarking, with_broker_actions
-from kafkalog_core.ops.verify.committed import committed_past_end
+from kafkalog_core.ops.verify.client_reads import with_consumers
 from kafkalog_core.ops.verify.companions import (
     _NO_META,
     OWNERSHIP_CODES,
@@ -44,13 +44,13 @@ from kafkalog_core.ops.verify.companions import (
     is_read_only_mount,
     read_metadata,
 )
-from kafkalog_core.ops.verify.consumers import with_consumers
 from kafkalog_core.ops.verify.metadata_log import (
     _cluster_findings,
     bootstrap_findings,
     quorum_findings,
     snapshot_findings,
 )
+from kafkalog_core.ops.verify.offsets_past_end import committed_past_end
 from kafkalog_core.ops.verify.producers import check_partition_offsets
 from kafkalog_core.ops.verify.verdict import PartitionMetadata, PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.changing.journal_search import leading_directory, resume_command, undo_command
@@ -65,13 +65,13 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.rules.rule_table import OffsetSearch
     from kafkalog_core.kafka.sim.cluster import BrokerAssignments
     from kafkalog_core.kafka.sim.logdir.text_files import PlacedLine
-    from kafkalog_core.ops.verify.committed import LogEnd
+    from kafkalog_core.ops.verify.offsets_past_end import LogEnd
     from kafkalog_core.ops.verify.request import Depth
     from kafkalog_core.storage.changing.journal import Journal
-    from kafkalog_core.topics.group_offsets import Place
 
 __all__ = ["LogDirs", "interrupted_runs"]
 
@@ -132,7 +132,7 @@ class LogDirs:
         self._broker_dirs: dict[str, BrokerDir | None] = {}
         self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
         self._topic_ids: list[TopicId] = []
-        self._ends: dict[str, dict[Place, LogEnd]] = {}
+        self._ends: dict[str, dict[TopicPartition, LogEnd]] = {}
         self._unmeasured: list[tuple[BrokerDir | None, PartitionPath]] = []
         self._foreign: set[str] = set()
         self._contexts: dict[str, DirContext] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.serve.logs.partition_access import Place
+from kafkalog_core.format.names import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,18 +21,18 @@ class Subscriber(NamedTuple):
     """A member: the topics that it reads, and what it was to read so far."""
 
     topics: frozenset[str]
-    assigned: frozenset[Place]
+    assigned: frozenset[TopicPartition]
 
 
-def _uniform(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -> dict[str, set[Place]]:
+def _uniform(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -> dict[str, set[TopicPartition]]:
     """Give every member its share, and leave it what it has of it."""
-    found: dict[str, set[Place]] = {name: set() for name in members}
+    found: dict[str, set[TopicPartition]] = {name: set() for name in members}
     readers = _readers(members, partitions)
     places = [(topic, number) for topic, names in readers.items() if names for number in range(partitions[topic])]
     if not members:
         return found
     share, larger = divmod(len(places), len(members))
-    wanted, taken = set(places), set[Place]()
+    wanted, taken = set(places), set[TopicPartition]()
     # Members with most partitions first: they have most to give up.
     by_size = sorted(members, key=lambda name: (-len(members[name].assigned), name))
     for name in by_size:
@@ -47,7 +47,9 @@ def _uniform(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -
     return _levelled(found, readers)
 
 
-def _levelled(found: dict[str, set[Place]], readers: Mapping[str, Sequence[str]]) -> dict[str, set[Place]]:
+def _levelled(
+    found: dict[str, set[TopicPartition]], readers: Mapping[str, Sequence[str]]
+) -> dict[str, set[TopicPartition]]:
     """Move partitions to members that have at least two fewer, where members subscribe to different topics.
 
     Each move makes the sum of the squares of their numbers smaller, so this ends.
@@ -75,9 +77,9 @@ def _readers(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -
     return {topic: sorted(name for name in members if topic in members[name].topics) for topic in sorted(partitions)}
 
 
-def _range(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -> dict[str, set[Place]]:
+def _range(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -> dict[str, set[TopicPartition]]:
     """Give the members of each topic contiguous ranges, the first ones one more where it does not divide."""
-    found: dict[str, set[Place]] = {name: set() for name in members}
+    found: dict[str, set[TopicPartition]] = {name: set() for name in members}
     for topic, readers in _readers(members, partitions).items():
         start = 0
         for number, name in enumerate(readers):
@@ -87,21 +89,23 @@ def _range(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -> 
     return found
 
 
-ASSIGNORS: Final[dict[str, Callable[[Mapping[str, Subscriber], Mapping[str, int]], dict[str, set[Place]]]]] = {
+ASSIGNORS: Final[dict[str, Callable[[Mapping[str, Subscriber], Mapping[str, int]], dict[str, set[TopicPartition]]]]] = {
     "uniform": _uniform,
     "range": _range,
 }
 DEFAULT_ASSIGNOR: Final = "uniform"
 
 
-def share_assignment(members: Mapping[str, Subscriber], places: Iterable[Place]) -> dict[str, set[Place]]:
+def share_assignment(
+    members: Mapping[str, Subscriber], places: Iterable[TopicPartition]
+) -> dict[str, set[TopicPartition]]:
     """Return what each member of a share group reads (`SimpleAssignor`): every partition has a member, if there is one.
 
     Where all subscribe to the same topics, the partitions of all topics are shared out together. Otherwise they are
     shared out topic by topic.
     """
     wanted = sorted(places)
-    found: dict[str, set[Place]] = {name: set() for name in members}
+    found: dict[str, set[TopicPartition]] = {name: set() for name in members}
     if len({each.topics for each in members.values()}) <= 1:
         parts = [list(members)]
         topics = [[place for place in wanted if all(place[0] in each.topics for each in members.values())]]
@@ -115,7 +119,9 @@ def share_assignment(members: Mapping[str, Subscriber], places: Iterable[Place])
     return found
 
 
-def _shared(members: Mapping[str, frozenset[Place]], places: Sequence[Place]) -> dict[str, set[Place]]:
+def _shared(
+    members: Mapping[str, frozenset[TopicPartition]], places: Sequence[TopicPartition]
+) -> dict[str, set[TopicPartition]]:
     """Give each partition as many members; `members`: what each has so far (`SimpleHomogeneousAssignmentBuilder`)."""
     if not members or not places:
         return {name: set() for name in members}
@@ -123,10 +129,10 @@ def _shared(members: Mapping[str, frozenset[Place]], places: Sequence[Place]) ->
     # the share of member n is ceil(share * (n + 1)) - ceil(share * n), where share = sharing * places / members
     ends = [-(-sharing * len(places) * number // len(members)) for number in range(len(members) + 1)]
     quota = {name: ends[number + 1] - ends[number] for number, name in enumerate(members)}
-    readers: dict[Place, set[str]] = {place: set() for place in places}
-    found: dict[str, set[Place]] = {name: set() for name in members}
+    readers: dict[TopicPartition, set[str]] = {place: set() for place in places}
+    found: dict[str, set[TopicPartition]] = {name: set() for name in members}
 
-    def give(place: Place, name: str) -> None:
+    def give(place: TopicPartition, name: str) -> None:
         found[name].add(place)
         readers[place].add(name)
 
@@ -143,7 +149,7 @@ def _shared(members: Mapping[str, frozenset[Place]], places: Sequence[Place]) ->
     return found
 
 
-def by_topic(places: Iterable[Place]) -> dict[str, Sequence[int]]:
+def by_topic(places: Iterable[TopicPartition]) -> dict[str, Sequence[int]]:
     """Return partitions by topic, in order."""
     found: dict[str, list[int]] = {}
     for topic, number in sorted(places):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkalog_core.serve.logs.partition_access import Place
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.topics.group_offsets import CommittedOffset, GroupOffsets
 
 __all__ = ["CommittedOffsets", "OffsetStore"]
@@ -22,22 +22,22 @@ class OffsetStore(Protocol):
     def groups(self) -> dict[str, str]:
         """Return the protocol type of each group that has ever committed; empty: unknown."""
 
-    def of_group(self, group: str) -> dict[Place, CommittedOffset]:
+    def of_group(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Return all offsets of a group."""
 
-    def unstable(self, group: str) -> set[Place]:
+    def unstable(self, group: str) -> set[TopicPartition]:
         """Return the partitions whose offset is in an open transaction (KIP-447)."""
 
     def commit(
         self,
         group: str,
-        offsets: Mapping[Place, CommittedOffset],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         *,
         producer: tuple[int, int] | None = None,
     ) -> None:
         """Keep offsets; with a producer, id and epoch, once its transaction is committed. Raises KafkalogError."""
 
-    def delete(self, group: str, places: Iterable[Place] | None = None) -> None:
+    def delete(self, group: str, places: Iterable[TopicPartition] | None = None) -> None:
         """Delete offsets, also pending ones of open transactions; None: all of the group. Raises KafkalogError."""
 
 
@@ -46,7 +46,7 @@ class CommittedOffsets:
 
     def __init__(self, on_disk: GroupOffsets) -> None:
         self._on_disk = on_disk
-        self._in_memory: dict[str, dict[Place, CommittedOffset]] = {}
+        self._in_memory: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._lock = threading.Lock()
 
     def groups(self) -> dict[str, str]:
@@ -54,19 +54,19 @@ class CommittedOffsets:
         with self._lock:
             return dict.fromkeys(self._in_memory, _CONSUMER) | dict(self._on_disk.names())
 
-    def of_group(self, group: str) -> dict[Place, CommittedOffset]:
+    def of_group(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """See OffsetStore."""
         with self._lock:
             return self._on_disk.offsets.get(group, {}) | self._in_memory.get(group, {})
 
-    def unstable(self, group: str) -> set[Place]:
+    def unstable(self, group: str) -> set[TopicPartition]:
         """See OffsetStore: the offsets that were in a transaction when the cluster stopped."""
         return self._on_disk.pending_of(group)
 
     def commit(
         self,
         group: str,
-        offsets: Mapping[Place, CommittedOffset],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         *,
         producer: tuple[int, int] | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class CommittedOffsets:
         with self._lock:
             self._in_memory.setdefault(group, {}).update(offsets)
 
-    def delete(self, group: str, places: Iterable[Place] | None = None) -> None:
+    def delete(self, group: str, places: Iterable[TopicPartition] | None = None) -> None:
         """See OffsetStore; what the disk holds remains."""
         with self._lock:
             of_group = self._in_memory.get(group, {})

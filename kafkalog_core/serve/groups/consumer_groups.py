@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from threading import RLock
 
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.serve.groups.modern_groups import Heartbeat, ModernMember
-    from kafkalog_core.serve.logs.partition_access import KnownTopics, Place
+    from kafkalog_core.serve.logs.partition_access import KnownTopics
 
 __all__ = ["ConsumerGroup", "ConsumerGroups"]
 
@@ -208,7 +209,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
 
     # --- targets ------------------------------------------------------------------------------------------------------
     @staticmethod
-    def _assignment(group: ConsumerGroup) -> Mapping[str, set[Place]]:
+    def _assignment(group: ConsumerGroup) -> Mapping[str, set[TopicPartition]]:
         """See ModernGroups."""
         seen = group.seen.keys() - group.hidden
         by_pattern = {pattern: _matching(pattern, seen) for pattern in {"", *group.expressions}}

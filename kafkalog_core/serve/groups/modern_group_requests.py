@@ -11,9 +11,10 @@ from kafkalog_core.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.serve.groups.group_registry import GroupRegistry
     from kafkalog_core.serve.groups.modern_groups import HeartbeatAnswer, ModernGroup, ModernGroups, ModernMember
-    from kafkalog_core.serve.logs.partition_access import Place, TopicIds
+    from kafkalog_core.serve.logs.partition_access import TopicIds
     from kafkalog_core.serve.network.answers import Answer
     from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
 
@@ -71,7 +72,7 @@ class ModernGroupRequests:
             }
         )
 
-    def _rows(self, places: Iterable[Place]) -> list[Body]:
+    def _rows(self, places: Iterable[TopicPartition]) -> list[Body]:
         return [
             {"topic_id": self._topics.topic_id(topic) or NO_ID, "partitions": list(numbers)}
             for topic, numbers in by_topic(places).items()
@@ -122,7 +123,7 @@ class ModernGroupRequests:
             "member_type": _CONSUMER_TYPE,
         }
 
-    def _named_rows(self, places: Iterable[Place]) -> Body:
+    def _named_rows(self, places: Iterable[TopicPartition]) -> Body:
         rows = zip(by_topic(places), self._rows(places), strict=True)
         return {"topic_partitions": [row | {"topic_name": topic} for topic, row in rows]}
 
@@ -151,7 +152,7 @@ class ConsumerGroupRequests(ModernGroupRequests):
         )
         return self._answered(context, self._registry.heartbeat(beat))
 
-    def _owned(self, rows: Iterable[Body] | None) -> frozenset[Place] | None:
+    def _owned(self, rows: Iterable[Body] | None) -> frozenset[TopicPartition] | None:
         """Return partitions by topic name, without partitions of topics that are gone."""
         if rows is None:
             return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from threading import RLock
 
-    from kafkalog_core.serve.logs.partition_access import Place
+    from kafkalog_core.format.names import TopicPartition
 
 __all__ = [
     "JOINS",
@@ -84,7 +84,7 @@ class Heartbeat(NamedTuple):
     rebalance_ms: int = -1
     pattern: str | None = None
     assignor: str | None = None
-    owned: frozenset[Place] | None = None
+    owned: frozenset[TopicPartition] | None = None
     describes: Callable[[str], bool] | None = None
 
 
@@ -94,7 +94,7 @@ class HeartbeatAnswer(NamedTuple):
     code: ErrorCode
     member_id: str = ""
     epoch: int = 0
-    assignment: frozenset[Place] | None = None
+    assignment: frozenset[TopicPartition] | None = None
     message: str | None = None
 
 
@@ -106,13 +106,13 @@ class ModernMember(Struct, frozen=True):
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
-    assigned: frozenset[Place] = frozenset()
-    revoking: frozenset[Place] = frozenset()
+    assigned: frozenset[TopicPartition] = frozenset()
+    revoking: frozenset[TopicPartition] = frozenset()
     deadline_s: float = 0.0
     revoke_until_s: float | None = None
 
     @property
-    def held(self) -> frozenset[Place]:
+    def held(self) -> frozenset[TopicPartition]:
         """Partitions that no other member of a consumer group may read yet."""
         return self.assigned | self.revoking
 
@@ -121,7 +121,7 @@ class ModernMember(Struct, frozen=True):
         """How long it may take to give up partitions."""
         return self.subscription.rebalance_ms / 1000
 
-    def reached(self, epoch: int, assigned: frozenset[Place]) -> ModernMember:
+    def reached(self, epoch: int, assigned: frozenset[TopicPartition]) -> ModernMember:
         """Return the member once it has moved to the target of an epoch."""
         previous = self.previous_epoch if self.epoch == epoch else self.epoch
         return replace(self, epoch=epoch, previous_epoch=previous, assigned=assigned)
@@ -141,7 +141,7 @@ class ModernGroup(Struct, frozen=True):
     epoch: int = 0
     target_epoch: int = 0
     members: Mapping[str, ModernMember] = field(default_factory=lambda: _NONE)
-    target: Mapping[str, frozenset[Place]] = field(default_factory=lambda: _NONE)
+    target: Mapping[str, frozenset[TopicPartition]] = field(default_factory=lambda: _NONE)
 
     @property
     def state(self) -> GroupState:
@@ -330,7 +330,7 @@ class ModernGroups(ABC, Generic[GroupT]):
 
     @staticmethod
     @abstractmethod
-    def _assignment(group: GroupT) -> Mapping[str, set[Place]]:
+    def _assignment(group: GroupT) -> Mapping[str, set[TopicPartition]]:
         """Return what each member is to read, as the assignor says."""
 
     @abstractmethod

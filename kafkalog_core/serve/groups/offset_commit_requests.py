@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.serve.groups.group_members import MemberIdentity
-from kafkalog_core.serve.logs.partition_access import Place, TopicIds, error_of
+from kafkalog_core.serve.logs.partition_access import TopicIds, error_of
 from kafkalog_core.serve.network.repeats import distinct_groups, distinct_partitions
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC, CommittedOffset
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.serve.groups.group_registry import GroupRegistry
     from kafkalog_core.serve.network.answers import Answer
     from kafkalog_core.serve.network.requests import Body, Handler, RequestContext
@@ -135,8 +136,8 @@ class OffsetCommitRequests:
         expire_ms: int,
     ) -> list[Body]:
         """Commit the offsets of a request, and return what it answers for each topic."""
-        codes: dict[Place, ErrorCode] = {}
-        wanted: dict[Place, CommittedOffset] = {}
+        codes: dict[TopicPartition, ErrorCode] = {}
+        wanted: dict[TopicPartition, CommittedOffset] = {}
         names = [self._name(topic, context.version) for topic in context.body["topics"]]
         for name, topic in zip(names, context.body["topics"], strict=True):
             for each in topic["partitions"]:
@@ -264,7 +265,7 @@ class OffsetCommitRequests:
         return topics
 
     def _asked_places(
-        self, asked: list[Body] | None, known: Iterable[Place], version: int
+        self, asked: list[Body] | None, known: Iterable[TopicPartition], version: int
     ) -> Iterator[tuple[Body, str | None, list[int]]]:
         """Yield how the response names each topic, its name, and the numbers of its partitions."""
         if asked is None:

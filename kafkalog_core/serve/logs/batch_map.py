@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Run
     from kafkalog_core.storage.source import Source
 
-__all__ = ["STRETCH_BYTES", "BatchMap", "Place", "check_places", "first_record_at", "map_batches"]
+__all__ = ["STRETCH_BYTES", "BatchMap", "ReadStart", "check_places", "first_record_at", "map_batches"]
 
 STRETCH_BYTES: Final = 16 * 1024
 _MISPLACED: Final = "offset-order"
@@ -40,7 +40,7 @@ _SMALLEST_BATCH: Final = 26  # bytes of an empty message of magic 0, so that the
 _STRETCH_ROWS: Final = STRETCH_BYTES // _SMALLEST_BATCH + 1
 
 
-class Place(Struct, frozen=True):
+class ReadStart(Struct, frozen=True):
     """Where a read starts: bytes `position` to `end` must be sent together, of batches of one magic.
 
     `last_offset` is the last offset of these batches.
@@ -91,13 +91,13 @@ class BatchMap:
         number = bisect_left(self._lasts, offset)
         return number if number < len(self._lasts) else None
 
-    def place(self, number: int, offset: int, read: Callable[[int, int], memoryview]) -> Place:
+    def read_start(self, number: int, offset: int, read: Callable[[int, int], memoryview]) -> ReadStart:
         """Return where a read of an offset starts in a stretch.
 
         read: returns the bytes from a position to another one. Raises StorageError where it does.
         """
         start, end, magic = self._positions[number], self._ends[number], self._magics[number]
-        whole = Place(start, end, magic, self._lasts[number])
+        whole = ReadStart(start, end, magic, self._lasts[number])
         # A stretch has many batches: walk it again to find the offset's batch. Headers only, of some KiB.
         batches = self._walked(number, read)
         if batches is None:
@@ -108,7 +108,7 @@ class BatchMap:
         if row >= batches.count:
             return whole
         position = batches.column("position")[row]
-        return Place(position, position + batches.column("size_bytes")[row], magic, lasts[row])
+        return ReadStart(position, position + batches.column("size_bytes")[row], magic, lasts[row])
 
     def _walked(self, number: int, read: Callable[[int, int], memoryview]) -> BatchColumns | None:
         """Return the batches of a stretch; None: it is one."""
@@ -120,7 +120,7 @@ class BatchMap:
         return batches
 
     def end_before(self, offset: int, read: Callable[[int, int], memoryview]) -> int | None:
-        """Return the offset after the last batch that ends before an offset; None: none does. read: as for `place`."""
+        """Return the offset after the last batch that ends before an offset, or None. `read`: as for `read_start`."""
         number = bisect_left(self._lasts, offset)
         if number < len(self._lasts):
             batches = self._walked(number, read)
@@ -144,7 +144,7 @@ class BatchMap:
                 yield self._positions[number], self._ends[number]
 
     def max_timestamp_before(self, offset: int, read: Callable[[int, int], memoryview]) -> int:
-        """Return the largest timestamp of the batches that end before an offset; -1: none. `read`: as for `place`."""
+        """Return the largest timestamp of the batches that end before an offset, or -1. `read`: as for `read_start`."""
         number = bisect_left(self._lasts, offset)
         latest = max(self._times[:number], default=-1)
         batches = self._walked(number, read) if number < len(self._lasts) else None

@@ -21,7 +21,6 @@ __all__ = [
     "PartitionError",
     "PartitionOffsets",
     "PartitionRange",
-    "Place",
     "ReadableDisks",
     "ReadablePartition",
     "TopicIds",
@@ -31,9 +30,6 @@ __all__ = [
 ]
 
 _NO_EPOCH: Final = -1
-
-Place = tuple[str, int]
-"""A topic and a partition number."""
 
 
 class FoundOffset(Protocol):

@@ -1,7 +1,7 @@
 """One partition of a dead disk, read as its leader would read it: ranges of its files, offsets, times and epochs.
 
 Segments are mapped when they are first read (`batch_map`); the log end offset needs the end of the last one alone. A
-range is sent from the file as it is. Transactions come from `kafka.sim.committed`, the replay of `dump --committed`.
+range is sent from the file as it is. Transactions come from `kafka.sim.read_committed`, as for `dump --committed`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.batch_places import partition_bounds
-from kafkalog_core.kafka.sim.committed import read_committed_view
 from kafkalog_core.kafka.sim.fetch import EARLIEST as EARLIEST_OFFSET
 from kafkalog_core.kafka.sim.fetch import LATEST as LATEST_OFFSET
 from kafkalog_core.kafka.sim.fetch import offsets_before
@@ -27,6 +26,7 @@ from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, History, hi
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.sim.logfiles import Checkpoints, Compaction, unit_of_partition
 from kafkalog_core.kafka.sim.producer_states import read_producer_states
+from kafkalog_core.kafka.sim.read_committed import read_committed_view
 from kafkalog_core.serve.logs.batch_map import first_record_at, map_batches
 from kafkalog_core.serve.logs.file_ranges import FileRange
 from kafkalog_core.serve.logs.log_tail import LogTail, find_tail
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.kafka.sim.batch_places import PlaceBounds
-    from kafkalog_core.kafka.sim.committed import CommittedView
-    from kafkalog_core.serve.logs.batch_map import BatchMap, Place
+    from kafkalog_core.kafka.sim.read_committed import CommittedView
+    from kafkalog_core.serve.logs.batch_map import BatchMap, ReadStart
     from kafkalog_core.serve.logs.served_holes import ServedHole
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
@@ -142,7 +142,6 @@ class ServedPartition:
         self._segments = tuple(segment for segment in partition.segments if segment.log is not None)
         self._bases = [segment.base_offset for segment in self._segments]
         self._bounds: dict[int, PlaceBounds] | None = None
-        self._size_bytes = sum(segment.size_bytes for segment in self._segments)
         self._lock = threading.Lock()
         self._view: CommittedView | None = None
         self._found_tail: tuple[int, int] | None = None
@@ -336,15 +335,15 @@ class ServedPartition:
                 for span in self._committed.hidden_between(place.last_offset, max(last_offset, place.last_offset))
             )
         size = end - place.position
-        # The range is this holder
+        # Released when the range is sent, or is not to be sent.
         file = self._cache.hold(_log_path(self._segments[number]))
         return FetchedRange((FileRange(file, place.position, size),), size, place.magic, aborted)
 
-    def _find(self, offset: int) -> tuple[int, Place] | None:
+    def _find(self, offset: int) -> tuple[int, ReadStart] | None:
         """Return the segment and the place of the first batch that ends at an offset or after it; None: none does."""
         first = max(bisect_right(self._bases, offset) - 1, 0)
         after = range(first + 1, len(self._segments))
-        found: tuple[int, Place] | None = None
+        found: tuple[int, ReadStart] | None = None
         for number in chain((first,), self._overlapping(first, offset), after):
             found = self._place_in(number, offset)
             if found is not None:
@@ -355,11 +354,11 @@ class ServedPartition:
             found = min((each for each in (found, *others) if each), key=lambda each: each[1].last_offset, default=None)
         return found
 
-    def _place_in(self, number: int, offset: int) -> tuple[int, Place] | None:
+    def _place_in(self, number: int, offset: int) -> tuple[int, ReadStart] | None:
         """Return the first batch of a segment that ends at an offset or after it; None: none does."""
         batches = self._map(number)
         stretch = batches.stretch_of(offset)
-        return None if stretch is None else (number, batches.place(stretch, offset, partial(self._bytes, number)))
+        return None if stretch is None else (number, batches.read_start(stretch, offset, partial(self._bytes, number)))
 
     @property
     def _renamed(self) -> tuple[int, ...]:
@@ -387,7 +386,7 @@ class ServedPartition:
     def _position_of(self, number: int, batches: BatchMap, offset: int) -> int | None:
         """Return the position of the batch that holds an offset in a segment; None: it is after its last batch."""
         stretch = batches.stretch_of(offset) if offset < self._tail_on_disk.end else None
-        return None if stretch is None else batches.place(stretch, offset, partial(self._bytes, number)).position
+        return None if stretch is None else batches.read_start(stretch, offset, partial(self._bytes, number)).position
 
     # --- offsets ------------------------------------------------------------------------------------------------------
     def earliest(self) -> TimedOffset:

@@ -17,9 +17,9 @@ from kafkalog_core.serve.logs.partition_access import PartitionOffsets
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.serve.disks.served_disks import ServedTopic
     from kafkalog_core.serve.groups.group_registry import GroupRegistry, KnownGroup
-    from kafkalog_core.serve.logs.partition_access import Place
 
 __all__ = ["BrokerStatus", "GroupLag", "GroupStatus", "PartitionStatus", "WatchedDisks", "WatchedPartition"]
 
@@ -44,7 +44,7 @@ class WatchedDisks(Protocol):
     def topics(self) -> Mapping[str, ServedTopic]:
         """The topics by name."""
 
-    def opened(self) -> Mapping[Place, WatchedPartition]:
+    def opened(self) -> Mapping[TopicPartition, WatchedPartition]:
         """Return the partitions that were used so far."""
 
     def partition(self, name: str, number: int, /) -> WatchedPartition | None:
@@ -146,7 +146,7 @@ class BrokerStatus:
                 rows.append(GroupLag(*place, committed.offset, _lag(log, committed.offset)))
         return found
 
-    def _opened(self, place: Place) -> WatchedPartition | None:
+    def _opened(self, place: TopicPartition) -> WatchedPartition | None:
         try:
             return self._disks.partition(*place)
         except (KafkalogError, OSError):

@@ -50,9 +50,6 @@ _MAX_SLEEP_S: Final = 3600.0
 """A selector takes no infinite time."""
 _HELD_PIECES: Final = 8  # a length and a body for each of four responses; producers have five requests in flight
 _HELD_BYTES: Final = 4096
-_MOST_JOINED: Final = 8
-_JOINED_BYTES: Final = 1024 * 1024
-"""Requests that wait to be answered together, whose memory is no longer reserved."""
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
 
@@ -348,7 +345,7 @@ class Processor(Loop):
         if connection.output:
             self._send(connection)
         else:
-            self._read(connection)
+            self._read_request(connection)
 
     def _await_request(self, connection: Connection) -> None:
         self._touch(connection)
@@ -360,7 +357,7 @@ class Processor(Loop):
         if connection.transport.received():
             self._again[connection] = None
 
-    def _read(self, connection: Connection) -> None:
+    def _read_request(self, connection: Connection) -> None:
         """Read of the request what has arrived, at most a turn's bytes; answer it if it is whole."""
         left = self._max_turn_bytes
         # Bounded by a turn: a client that sends without end must not keep the thread.
@@ -373,7 +370,7 @@ class Processor(Loop):
             if connection.filled < len(connection.buffer):
                 continue
             if connection.filled == connection.frame_bytes:
-                if not self._handle(connection, connection.end_frame()):
+                if not self._dispatch_frame(connection, connection.end_frame()):
                     return
             elif not self._go_on(connection):
                 break
@@ -413,7 +410,7 @@ class Processor(Loop):
             connection.measured = (self._clock(), connection.filled)
             self._await_request(connection)
 
-    def _handle(self, connection: Connection, request: memoryview) -> bool:
+    def _dispatch_frame(self, connection: Connection, request: memoryview) -> bool:
         """Answer a request; true: its response is held for a moment, since the next request may be here already.
 
         A client that sends requests without waiting for their responses, as producers do, gets them together: it wakes
@@ -431,7 +428,7 @@ class Processor(Loop):
             reserved, connection.reserved_bytes = connection.reserved_bytes, 0
             connection.memory.release(connection, reserved)
         if not self._may_hold(answer, connection):
-            self._answer(connection, answer)
+            self._start_answer(connection, answer)
             return False
         connection.load(answer, self._shared.limits.max_response_bytes)
         self._report(connection)
@@ -445,7 +442,8 @@ class Processor(Loop):
             return False
         return all(isinstance(piece, bytes) and len(piece) <= _HELD_BYTES for piece in answer.pieces)
 
-    def _answer(self, connection: Connection, answer: Answer) -> None:
+    def _start_answer(self, connection: Connection, answer: Answer) -> None:
+        """Begin to send an answer, or to wait for it."""
         match answer:
             case Reply():
                 connection.load(answer, self._shared.limits.max_response_bytes)
@@ -552,4 +550,4 @@ class Processor(Loop):
             connection.pending = None
             self._waiting -= 1
             connection.is_paused = False
-            self._answer(connection, answer)
+            self._start_answer(connection, answer)

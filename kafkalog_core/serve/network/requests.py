@@ -227,10 +227,11 @@ class RequestDispatcher:
             throttle = self._throttles.begin(connection, decoded.client_id, len(request))
         context = RequestContext(decoded, connection, throttle=throttle)
         if throttle is not None:
-            return self._answer(context, lambda given: throttle.measure(lambda: handler(given)))
-        return self._answer(context, handler)
+            return self._on_thread(context, lambda given: throttle.measure(lambda: handler(given)))
+        return self._on_thread(context, handler)
 
-    def _answer(self, context: RequestContext, handler: Handler) -> Answer:
+    def _on_thread(self, context: RequestContext, handler: Handler) -> Answer:
+        """Return the answer of a handler: of this thread, or later of one that reads or changes (`RequestThreads`)."""
         name = context.request.api.name
         # On other threads: the network's own would keep all its connections waiting for the disk.
         if name in _READS:

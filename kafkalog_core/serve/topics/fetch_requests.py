@@ -115,7 +115,7 @@ class AppendWatch(Protocol):
 
 
 class FetchRequests:
-    """The handlers of Fetch, ListOffsets and OffsetForLeaderEpoch over some disks. Thread-safe."""
+    """The handler of Fetch over some disks; `handlers` adds those of `OffsetRequests` over the same. Thread-safe."""
 
     def __init__(
         self,
@@ -249,7 +249,9 @@ class FetchRequests:
         try:
             for topic in body["topics"]:
                 name = self._name_of(topic, context.version)
-                partitions = [self._read(each, name, _replica_of(body), response) for each in topic["partitions"]]
+                partitions = [
+                    self._read_partition(each, name, _replica_of(body), response) for each in topic["partitions"]
+                ]
                 has_id = context.version >= _FIRST_WITH_IDS
                 named = {"topic_id": bytes(topic["topic_id"])} if has_id else {"topic": name}
                 response.topics.append({**named, "partitions": partitions})
@@ -258,7 +260,7 @@ class FetchRequests:
             raise
         return response
 
-    def _read(self, asked: Body, topic: str | None, replica: int, response: _Response) -> Body:
+    def _read_partition(self, asked: Body, topic: str | None, replica: int, response: _Response) -> Body:
         """Return the answer for one partition."""
         number = asked["partition"]
         partition: ReadablePartition | None = None
@@ -327,7 +329,7 @@ def _is_enough(min_bytes: int, response: _Response) -> bool:
 
 
 def quota_bytes(context: RequestContext) -> int:
-    """Return the most bytes that a response may have: no more than a client's quota that nothing was used of."""
+    """Return the most bytes that a response may have: no more than the whole quota of its client."""
     return (
         MAX_RESPONSE_BYTES if context.throttle is None else min(MAX_RESPONSE_BYTES, context.throttle.max_fetch_bytes())
     )

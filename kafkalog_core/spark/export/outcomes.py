@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog_core.kafka.sim.committed import read_committed_view, segments_after
 from kafkalog_core.kafka.sim.committed_findings import committed_findings
 from kafkalog_core.kafka.sim.logfiles import Checkpoints, Compaction, files_in_range
 from kafkalog_core.kafka.sim.outcomes import LogTransactions
+from kafkalog_core.kafka.sim.read_committed import read_committed_view, segments_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.logfiles import Unit
+    from kafkalog_core.kafka.sim.read_committed import CommittedView
     from kafkalog_core.ops.dump.file_parts import FilePart
     from kafkalog_core.storage.scan import ScanOptions
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.logfiles import Checkpoints, LogFile
+    from kafkalog_core.kafka.sim.read_committed import CommittedView
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.spark.export.start import ExportStart, PartitionLog
     from kafkalog_core.spark.export.task import ShareResult

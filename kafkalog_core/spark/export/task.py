@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkalog_core.findings import Severity
-    from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.logfiles import SegmentExtent
+    from kafkalog_core.kafka.sim.read_committed import CommittedView
     from kafkalog_core.ops.dump.file_parts import FilePart
     from kafkalog_core.ops.dump.logreader import BatchMark
     from kafkalog_core.ops.dump.runs import DumpRequest

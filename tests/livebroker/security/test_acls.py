@@ -23,7 +23,6 @@ from kafkalog_core.livebroker.cluster.acls import (
     Authorizer,
     PatternType,
     ResourceType,
-    operation_bits,
 )
 from kafkalog_core.livebroker.disks.live_settings import LiveSettings
 from kafkalog_core.livebroker.security.acl_requests import AclRequests
@@ -222,12 +221,6 @@ def test_acls_come_and_go() -> None:
     acls.remove(b"2")
     acls.remove(b"2")
     assert (len(acls), acls.by_id()) == (0, {})
-
-
-def test_bit_fields() -> None:
-    assert operation_bits(TOPIC) == 0b1101_1111_1000
-    assert operation_bits(CLUSTER) == 0b1_1111_1010_0000
-    assert operation_bits(GROUP) == 0b1101_0100_1000
 
 
 # --- filters ----------------------------------------------------------------------------------------------------------

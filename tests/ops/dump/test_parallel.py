@@ -380,7 +380,7 @@ def test_one_process_reads_where_there_is_no_room(
     assert together(request, "ndjson", output("together"), warn=warnings.append) == expected
     assert len(warnings) == 1
     assert "one process reads" in warnings[0]
-    assert ("has 0 B free" in warnings[0]) == has_directory
+    assert ("has only 0 B free" in warnings[0]) == has_directory
 
 
 def die(*_: object) -> None:

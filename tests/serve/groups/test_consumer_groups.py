@@ -16,7 +16,7 @@ from kafkalog_core.serve.groups.modern_groups import Heartbeat, ModernLimits
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog_core.serve.logs.partition_access import Place
+    from kafkalog_core.format.names import TopicPartition
 
 T = frozenset({"t"})
 
@@ -40,7 +40,7 @@ class Client:
     topics: frozenset[str] = T
     instance_id: str | None = None
     epoch: int = 0
-    owned: frozenset[Place] = frozenset()
+    owned: frozenset[TopicPartition] = frozenset()
 
     def beat(self, **fields: object) -> ErrorCode:
         """One heartbeat."""
@@ -92,7 +92,7 @@ def settle(*clients: Client) -> None:
             assert each.beat() == ErrorCode.NONE
 
 
-def all_of(topics: Topics) -> set[Place]:
+def all_of(topics: Topics) -> set[TopicPartition]:
     return {(topic, number) for topic, size in topics.counts.items() for number in range(size)}
 
 

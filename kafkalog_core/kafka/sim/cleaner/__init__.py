@@ -1,6 +1,6 @@
 """Compaction as the log cleaner of each release does it, simulated.
 
-- `rules`: the differences between releases, one field a rule, and the cleaner's settings.
+- `kafka.rules.cleaner_rules`: the differences between releases, one field a rule, and the cleaner's settings.
 - `log`: a log as the cleaner sees it, and which part may be cleaned (`LogCleanerManager`).
 - `offset_map`: the first pass, which maps keys to their newest offsets (`Cleaner.buildOffsetMap`).
 - `clean`: the second pass, which writes new segments (`Cleaner.cleanSegments`); `indexes`: their indexes.
@@ -10,7 +10,7 @@
 
 What happens to a tombstone: a clean that maps a newer record of its key removes it. Otherwise, from 3.1 on, the first
 clean sets the delete horizon of its batch to the time of that clean plus delete.retention.ms, and a clean at or after
-that horizon removes the tombstone (KIP-534, field `uses_horizons` of `rules.CleaningRules`). Before 3.1, and in magic 0
-and 1, the cleaner keeps it while its segment was modified later than the last clean segment minus delete.retention.ms
-(`clean.CleanPass.build`).
+that horizon removes the tombstone (KIP-534, field `uses_horizons` of `cleaner_rules.CleaningRules`). Before 3.1, and in
+magic 0 and 1, the cleaner keeps it while its segment was modified later than the last clean segment minus
+delete.retention.ms (`clean.CleanPass.build`).
 """

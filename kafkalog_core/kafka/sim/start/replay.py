@@ -1,7 +1,7 @@
 """The reads of a start outside of recovery: the log end offset, look-ups of offsets, and the replay of producers.
 
-They trust the offset index, and walk headers of batches without a checksum (`walk.HeaderWalk`). A start that follows a
-clean shutdown reads nothing else of a log.
+They trust the offset index, and walk headers of batches without a checksum (`broker_walk.HeaderWalk`). A start that
+follows a clean shutdown reads nothing else of a log.
 """
 
 from __future__ import annotations

@@ -361,7 +361,7 @@ def read_committed_view(  # noqa: PLR0913 - what a replay depends on
         is_whole: whether the log ends with the last file; else its open transactions may end in files that are not
             read.
         log_end_offset: batches from this offset on are not read, as if the log ended there; None: all are.
-        wrong: batches that are not read, by the path of the log; None: those that are misplaced (`kafka.batch_places`).
+        wrong: batches that are not read, by the path of the log; None: those that are misplaced (`batch_places`).
     """
     until = MAX_INT64 if log_end_offset is None else log_end_offset
     bounds = _bounds_of(files, following)

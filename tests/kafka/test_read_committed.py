@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.kafka.sim.committed import CommittedView, TxnSpan
+from kafkalog_core.kafka.sim.read_committed import CommittedView, TxnSpan
 from kafkalog_core.structs import replace
 from tests.support.build import (
     ABORT,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.topics.group_offsets import Place
+    from kafkalog_core.format.names import TopicPartition
 
 __all__ = ["LogEnd", "committed_past_end"]
 
@@ -34,7 +34,7 @@ class _Limits:
     Of a key, those from its first commit past the end on: what a later record of a key replaces does not count.
     """
 
-    def __init__(self, ends: Mapping[Place, LogEnd]) -> None:
+    def __init__(self, ends: Mapping[TopicPartition, LogEnd]) -> None:
         self._ends = ends
         self._limits: dict[bytes | None, int] = {}
 
@@ -54,7 +54,7 @@ class _Limits:
 
 
 def committed_past_end(
-    offsets_logs: Sequence[str], ends: Mapping[Place, LogEnd], max_batch_bytes: int
+    offsets_logs: Sequence[str], ends: Mapping[TopicPartition, LogEnd], max_batch_bytes: int
 ) -> Iterator[tuple[str, Finding]]:
     """Yield a finding for each partition that a group has committed past, with the path of the partition.
 
@@ -67,7 +67,7 @@ def committed_past_end(
         return
     limits = _Limits(ends)
     committed, _ = read_group_offsets(offsets_logs, max_batch_bytes=max_batch_bytes, wanted=limits.is_passed)
-    past: dict[Place, list[tuple[int, str]]] = {}
+    past: dict[TopicPartition, list[tuple[int, str]]] = {}
     for group, offsets in committed.offsets.items():
         for place, each in offsets.items():
             if place in ends and each.offset > ends[place][0]:
