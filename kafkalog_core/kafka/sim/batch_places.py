@@ -58,6 +58,8 @@ __all__ = [
 
 _NO_EPOCH: Final = -1
 _MOST_EPOCHS: Final = 20_000
+_MOST_ROUNDS: Final = 8
+"""Each costs as much as the first one; a batch too far below or above is the only one in nearly every log."""
 
 
 class PlaceBounds(Struct, frozen=True, kw_only=True):
@@ -234,8 +236,7 @@ def misplaced_batches(
         if isinstance(item, Run):
             batches.add(item.batches)
     no_witnesses = {row for row, position in enumerate(batches.position) if position in wrong} if wrong else set()
-    offsets = _in_order(batches, bounds, no_witnesses)
-    chain = _within(batches, offsets, bounds)
+    chain = _right_offsets(batches, bounds, no_witnesses)
     kept = _epochs_ascend(batches, chain)
     after = _epoch_after(source.path, batches, kept, bounds, options)
     if after != _NO_EPOCH:
@@ -248,6 +249,18 @@ def misplaced_batches(
         detail = _why_wrong(batches, chain[0], len(batches.position), bounds.base_offset, bounds)
         renamed = _misplaced(batches, chain[0], "offset", bounds.base_offset, detail)
     return MisplacedBatches(tuple(found), batches.last[fitting[-1]] if fitting else None, renamed)
+
+
+def _right_offsets(batches: _Batches, bounds: PlaceBounds, no_witnesses: Collection[int]) -> list[int]:
+    """Return the rows of the longest chain with ascending offsets that is within the bounds of the segment."""
+    left_out, chain = {*no_witnesses}, list[int]()
+    for _ in range(_MOST_ROUNDS):
+        rows = _in_order(batches, bounds, left_out)
+        chain = _within(batches, rows, bounds)
+        if len(chain) == len(rows):
+            break
+        left_out.update({*rows} - {*chain})  # it may have taken the place of others
+    return chain
 
 
 def _in_order(batches: _Batches, bounds: PlaceBounds, no_witnesses: Collection[int]) -> list[int]:
