@@ -219,7 +219,7 @@ CHECKPOINTS: Final = {
     ),
     "recovery-point.beyond-end": FindingType(
         "error",
-        "The recovery point is {value}, but the log ends at {end}: it has lost {missing} that had been flushed to disk.",
+        "The recovery point is {value}, but the log ends at {end}: it has lost {missing} that had been flushed.",
         "Lowers it to the log end offset and continues without these records. After a crash it recovers only the last "
         "segment.",
         f"Look for the missing records. {_REPLICA}",

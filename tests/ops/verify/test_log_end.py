@@ -82,6 +82,7 @@ def test_a_wrong_last_entry_of_a_whole_log(disk: Path) -> None:
     assert "takes offset 100, the base offset of the segment, as the log end offset" in told["index.wrong-position"]
     assert codes(plan(disk, as_broker=True)) == ["truncate.end-misled"]
     (disk / MARK).unlink()
-    assert "as the log end offset" not in {each.code: each.broker_action or "" for each in findings(disk)}[
-        "index.wrong-position"
-    ]
+    assert (
+        "as the log end offset"
+        not in {each.code: each.broker_action or "" for each in findings(disk)}["index.wrong-position"]
+    )
