@@ -50,6 +50,15 @@ LOG_DIRS: Final = {
         "Move the directory away before a broker starts here.",
         "The same as dir.not-a-partition, in a directory that may not be a broker's log directory.",
     ),
+    "dir.is-a-file": FindingType(
+        "warning",
+        "A file in a broker's log directory has the name of a partition, {name}.",
+        "Ignores it at its start. If the partition belongs here, the broker cannot create its directory, and takes the "
+        "whole log directory offline.",
+        "Move the file out of the log directory, and look for the directory of the partition.",
+        "A partition is a directory; a file of that name is in its place.",
+        next_step=MOVE_DIRECTORY,
+    ),
     "dir.duplicate-partition": FindingType(
         "error",
         "This is a second directory of partition {partition}; the other one is {other}.",

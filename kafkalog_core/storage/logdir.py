@@ -132,6 +132,12 @@ def log_dir_of(listing: Listing) -> LogDir:
     findings += _duplicate_findings(partitions)
     if is_broker_dir:
         findings += _broker_file_findings(listing, live_kinds, partitions)
+        findings += [
+            found("dir.is-a-file", file.path, topic=name.topic, partition=name.partition, name=file.name.raw)
+            for file in listing.files
+            for name in [parse_directory_name(file.name.raw)]
+            if name.is_partition
+        ]
     return LogDir(
         path=listing.path,
         is_broker_dir=is_broker_dir,
