@@ -226,8 +226,8 @@ def misplaced_batches(
 ) -> MisplacedBatches:
     """Return the batches of a segment that are not where their headers say, in the order of the file.
 
-    wrong: positions of batches with another error, whose headers do not count as witnesses; they are returned where they
-        contradict the others.
+    wrong: positions of batches with another error, whose headers do not count as witnesses; those of them that
+        contradict the others are returned too.
 
     It reads the whole file; `PlaceWatch` shows whether that is needed. Memory: 48 bytes a batch. Raises StorageError.
     """
@@ -347,7 +347,7 @@ def _within(batches: _Batches, rows: list[int], bounds: PlaceBounds) -> list[int
 def _with_others(
     batches: _Batches, chain: Sequence[int], no_witnesses: Collection[int], bounds: PlaceBounds
 ) -> list[int]:
-    """Return the chain with the batches that do not count as witnesses, as far as they ascend between those of the chain."""
+    """Return the chain with the batches that do not count as witnesses, as far as they ascend within it."""
     first, last = batches.first, batches.last
     others = sorted(row for row in no_witnesses if 0 <= first[row] <= last[row])
     found: list[int] = []
