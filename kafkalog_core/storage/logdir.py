@@ -127,17 +127,19 @@ def log_dir_of(listing: Listing) -> LogDir:
         elif name.state is DirectoryState.REMOTE_INDEX_CACHE:
             remote_files, problems = _list_remote_index_cache(directory)
             findings += problems
-    findings += _file_findings(listing.files)
+    others = []
+    for file in listing.files:
+        name = parse_directory_name(file.name.raw)
+        if is_broker_dir and name.is_partition:
+            place = {"topic": name.topic, "partition": name.partition, "name": file.name.raw}
+            findings.append(found("dir.is-a-file", file.path, **place))  # type: ignore[arg-type]
+        else:
+            others.append(file)
+    findings += _file_findings(others)
     findings += _name_findings(partitions)
     findings += _duplicate_findings(partitions)
     if is_broker_dir:
         findings += _broker_file_findings(listing, live_kinds, partitions)
-        findings += [
-            found("dir.is-a-file", file.path, topic=name.topic, partition=name.partition, name=file.name.raw)
-            for file in listing.files
-            for name in [parse_directory_name(file.name.raw)]
-            if name.is_partition
-        ]
     return LogDir(
         path=listing.path,
         is_broker_dir=is_broker_dir,
