@@ -149,6 +149,15 @@ START_ACTIONS: Final = {
         "error",
         AT_DAMAGE,
     ),
+    # about an offset index
+    "end-misled": StartAction(
+        "After a clean shutdown, takes offset {found_end}, the base offset of the segment, as the log end offset, "
+        "because the last entry of the index leads to no batch: it hides every record of the segment, and assigns "
+        "their offsets again.",
+        "Start no broker on it yet. With the broker stopped, kafkalog reindex rebuilds the segment's indexes.",
+        "error",
+        REINDEX,
+    ),
     "unread": StartAction(
         f"Does not read this place at its start, because {{why}}. {CONSUMERS}",
         _REPLICA,

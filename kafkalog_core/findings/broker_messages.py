@@ -13,6 +13,7 @@ from typing import Final
 
 from kafkalog_core.findings.kinds import BrokerMessage
 from kafkalog_core.findings.messages_directories import DIRECTORIES
+from kafkalog_core.findings.messages_replication import REPLICATION
 from kafkalog_core.findings.messages_start import FILES, RECOVERY
 
 __all__ = ["BROKER_MESSAGES", "ELSEWHERE", "RUNNING"]
@@ -98,7 +99,6 @@ RUNNING: Final = (
         (
             "Expected transactional write from producer {producer} at offset {offset} in partition {partition}",
             "Expected transactional write from producer {producer}",
-            "InvalidTxnStateException",
         ),
         "Producer {producer} wrote a non-transactional batch while its transaction was open.",
         "At the start: a record in the log contradicts the transaction before it. Its marker may have been truncated, "
@@ -108,6 +108,16 @@ RUNNING: Final = (
         "directory out of the log directory instead: the broker fetches the partition again.",
         ("txn.open",),
         ("kafkalog dump --batches --producer-id {producer} {place}", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.txn-refused",
+        "info",
+        ("Record was not part of an ongoing transaction", "InvalidTxnStateException"),
+        "The broker refused a request of a producer, because it does not fit the state of its transaction.",
+        "The transaction had ended, or had timed out, when the request came.",
+        "Refuses the append. Nothing on the disk changes.",
+        _TXN,
+        ("txn.open",),
     ),
     BrokerMessage(
         "broker.producer-fenced",
@@ -125,22 +135,6 @@ RUNNING: Final = (
         ("txn.open",),
     ),
     BrokerMessage(
-        "broker.offsets-out-of-order",
-        "error",
-        (
-            "Out of order offsets found in append to {partition}: {reason}",
-            "Unexpected offset in append to {partition}. {reason}",
-            "Attempt to append an offset ({offset}) to position {number} no larger than the last offset appended",
-            "Attempt to append an offset {offset} to position {number} no larger than the last offset appended",
-            "Attempt to append an offset ({offset}) to slot {number} no larger than the last offset appended",
-        ),
-        "Offsets of {partition} do not increase.",
-        "The leader's log has offsets in a wrong order, or this replica has a wrong log end offset.",
-        "Refuses the append: the follower stops fetching the partition. In recovery it empties the segment.",
-        "Verify the leader and the follower, and copy the partition from the healthy one.",
-        ("offset-order",),
-    ),
-    BrokerMessage(
         "broker.fetch-failed",
         "error",
         (
@@ -154,16 +148,6 @@ RUNNING: Final = (
         "Answers with an error.",
         "Verify the partition on the leader. A reader that stops there continues after a seek past the batch.",
         ("crc-mismatch", "bad-length", "index"),
-    ),
-    BrokerMessage(
-        "broker.follower-refuses",
-        "error",
-        ("Found invalid messages during fetch for partition {partition} offset {offset}",),
-        "A follower does not take what its leader sent of {partition} from offset {offset} on.",
-        "A batch is damaged on the disk of the leader, or was damaged on its way.",
-        "Fetches the partition again after a pause, and others meanwhile.",
-        "Verify the partition on the disk of the leader.",
-        ("crc-mismatch", "bad-length"),
     ),
     BrokerMessage(
         "broker.append-failed",
@@ -220,6 +204,17 @@ RUNNING: Final = (
         _SEGMENTS,
     ),
     BrokerMessage(
+        "broker.cleaner-keyless",
+        "warning",
+        ("Found {count} invalid messages during compaction.",),
+        "Compaction of a partition removed {count} records without a key.",
+        "Somebody turned compaction on for a topic that had records without keys.",
+        "Removes them: compaction keeps no record without a key.",
+        "Nothing needs to be done, if these records are not needed. Else set cleanup.policy=delete, and look for them "
+        "on a replica that has not compacted them yet.",
+        (),
+    ),
+    BrokerMessage(
         "broker.cleaner-offset-reset",
         "info",
         (
@@ -242,26 +237,6 @@ RUNNING: Final = (
         _NOTHING,
         (),
         ("kafkalog dump --files {log_dir}/cleaner-offset-checkpoint",),
-    ),
-    BrokerMessage(
-        "broker.truncated-to-leader",
-        "warning",
-        (
-            "Truncating partition {partition} to local high watermark {offset}",
-            "Truncating partition {partition} with {reason} due to",
-            "Truncating to offset {offset}",
-            "Truncating log {partition} to offset {offset}",
-            "Truncate and start at offset {offset}",
-            "Truncate and start log '{partition}' to {offset}",
-            "Truncate and start log '{partition}' at offset {offset}",
-        ),
-        "The broker truncated {partition} at offset {offset}, to match its leader.",
-        "A follower truncates what its leader does not have. This is normal after a change of the leader, and a loss "
-        "after an unclean election.",
-        "Truncates the log at that offset and fetches from there. It does not keep the records after it.",
-        "If the leader is the one that lost records, stop this broker at once and copy its directory.",
-        (),
-        _SEGMENTS,
     ),
     BrokerMessage(
         "broker.roll-existing",
@@ -304,6 +279,7 @@ RUNNING: Final = (
                 "Trying to roll a new log segment with start offset {offset} =max(provided offset = {reason}, LEO = "
                 "{end}) while it already exists and is active with size 0"
             ),
+            "Deleting segments as part of log roll",
         ),
         "The active segment of {partition} is empty, but one of its indexes has no room for an entry, so the broker "
         "replaced the segment.",
@@ -345,6 +321,37 @@ RUNNING: Final = (
         ("kafkalog dump --segments {place}", "kafkalog retain {place}"),
     ),
     BrokerMessage(
+        "broker.records-deleted",
+        "info",
+        (
+            "Found deletable segments with base offsets {reason} due to log start offset {start} breach",
+            "Deleting segments due to log start offset {start} breach",
+        ),
+        "Segments of {partition} were deleted, because all of their records are below its log start offset, {start}.",
+        "A client deleted the records (kafka-delete-records.sh, or an application that no longer needs them), or the "
+        "leader's log starts there.",
+        "Renames the files to .deleted and deletes them after file.delete.delay.ms.",
+        "If this was intended, nothing needs to be done. Else copy the .deleted files within a minute, and find the "
+        "client.",
+        ("segment.deleted",),
+        _SEGMENTS,
+    ),
+    BrokerMessage(
+        "broker.segments-truncated",
+        "warning",
+        (
+            "Deleting segments as part of log truncation: {reason}",
+            "Deleting segments as part of log recovery: {reason}",
+        ),
+        "Segments of {partition} were deleted, because the log was truncated before them.",
+        "Recovery truncated the log at its first bad batch, or a follower truncated it where its leader's log ends: a "
+        "line near this one shows which.",
+        "Renames the files to .deleted and deletes them after file.delete.delay.ms.",
+        "If no other replica has the records, stop the broker within a minute and copy the .deleted files.",
+        ("segment.deleted",),
+        _SEGMENTS,
+    ),
+    BrokerMessage(
         "broker.retention",
         "info",
         (
@@ -352,6 +359,7 @@ RUNNING: Final = (
             "Deleting segment {segment} from log {partition}.",
             "Deleting segment LogSegment(baseOffset={segment}",
             "Deleting segments due to {reason}",
+            "Deleting segments as the log has been deleted",
             "Deleting segment files {reason}",
             "Scheduling log segment {segment} for log {partition} for deletion",
             "Scheduling segments for deletion {reason}",
@@ -361,11 +369,12 @@ RUNNING: Final = (
             "Deleted transaction index {path}.",
             "Deleting index {path}",
         ),
-        "Segments were deleted, by retention, compaction or with their topic.",
-        "Retention by time or size applied, compaction had replaced them, or the topic was deleted.",
+        "Segments were deleted.",
+        "Retention by time or size applied, compaction had replaced them, a client deleted their records, the log was "
+        "truncated, or the topic was deleted: a line before this one may show which.",
         "Renames the files to .deleted and deletes them after file.delete.delay.ms.",
-        "If this was intended, nothing needs to be done. Else raise retention.ms or retention.bytes, and copy the "
-        ".deleted files within a minute.",
+        "If this was intended, nothing needs to be done. Else copy the .deleted files within a minute, and raise "
+        "retention.ms or retention.bytes if it was retention.",
         ("segment.deleted",),
         _SEGMENTS,
     ),
@@ -507,6 +516,7 @@ ELSEWHERE: Final = (
 
 
 BROKER_MESSAGES: Final = {
-    message.name: message for message in (_FILE_OF_SETTINGS, *RECOVERY, *FILES, *DIRECTORIES, *RUNNING, *ELSEWHERE)
+    message.name: message
+    for message in (_FILE_OF_SETTINGS, *RECOVERY, *FILES, *DIRECTORIES, *REPLICATION, *RUNNING, *ELSEWHERE)
 }
 """By name, in the order in which they are tried."""

@@ -302,7 +302,7 @@ INDEXES: Final = {
     "timeindex.wrong-timestamp": FindingType(
         "error",
         "A time index entry has another timestamp than the log: {problem}.",
-        _SEEKS + "If it is the last entry, time retention uses it as the segment's largest timestamp.",
+        _SEEKS + " If it is the last entry, time retention uses it as the segment's largest timestamp.",
         _REBUILT,
         "Each entry of a time index has the largest timestamp of the log so far, and an offset of the batch with that "
         "timestamp.",

@@ -50,6 +50,15 @@ LOG_DIRS: Final = {
         "Move the directory away before a broker starts here.",
         "The same as dir.not-a-partition, in a directory that may not be a broker's log directory.",
     ),
+    "dir.is-a-file": FindingType(
+        "warning",
+        "A file in a broker's log directory has the name of a partition, {name}.",
+        "Ignores it at its start. If the partition belongs here, the broker cannot create its directory, and takes the "
+        "whole log directory offline.",
+        "Move the file out of the log directory, and look for the directory of the partition.",
+        "A partition is a directory; a file of that name is in its place.",
+        next_step=MOVE_DIRECTORY,
+    ),
     "dir.duplicate-partition": FindingType(
         "error",
         "This is a second directory of partition {partition}; the other one is {other}.",
@@ -219,7 +228,7 @@ CHECKPOINTS: Final = {
     ),
     "recovery-point.beyond-end": FindingType(
         "error",
-        "The recovery point is {value}, but the log ends at {end}: {missing} that had been flushed to disk were lost.",
+        "The recovery point is {value}, but the log ends at {end}: it has lost {missing} that had been flushed.",
         "Lowers it to the log end offset and continues without these records. After a crash it recovers only the last "
         "segment.",
         f"Look for the missing records. {_REPLICA}",
@@ -246,7 +255,7 @@ CHECKPOINTS: Final = {
     ),
     "high-watermark.beyond-end": FindingType(
         "error",
-        "The high watermark is {value}, but the log ends at {end}: {missing} that had been committed were lost.",
+        "The high watermark is {value}, but the log ends at {end}: it has lost {missing} that had been committed.",
         "Lowers it to the log end offset. As a leader it continues without these records, and followers truncate them "
         "too.",
         f"Look for the missing records. {_REPLICA}",
@@ -255,8 +264,8 @@ CHECKPOINTS: Final = {
     ),
     "high-watermark.maybe-beyond": FindingType(
         "warning",
-        "The high watermark is {value}, but the log ends at {end}, and the shutdown was not clean: {missing} that had "
-        "been committed were lost, or this is a copy in which the log is older than the checkpoint.",
+        "The high watermark is {value}, but the log ends at {end}, and the shutdown was not clean: it has lost "
+        "{missing} that had been committed, or this is a copy in which the log is older than the checkpoint.",
         "Lowers it to the log end offset. As a leader it continues without these records, and followers truncate them "
         "too.",
         "If the partition was copied from a running broker, copy it again, best from a stopped broker. Else look for "

@@ -477,8 +477,8 @@ _RECORDS: Final = {
         "warning",
         "The header of the batch at byte {position}, offsets {first} to {last}, gives {largest} as the largest "
         "timestamp, but the largest of its records is {timestamp}.",
-        "Stops at the batch when it searches by time, and finds no record there. Retention may keep the segment too "
-        "long.",
+        "When it searches by time, it may not look into later segments, and then finds no record. Retention may keep "
+        "the segment too long.",
         "Nothing needs to be done on the disk.",
         "No record has the largest timestamp in the header of its batch, which a leader computes itself.",
     ),
@@ -486,7 +486,8 @@ _RECORDS: Final = {
         "error",
         "In the control batch at byte {position} the key of the record at offset {offset} is not the key of a control "
         "record: {detail}.",
-        "Does not start if it replays this batch, now and at every later start.",
+        "Does not start if it replays this batch, now and at every later start. It replays batches with a producer id "
+        "alone.",
         f"{_COPY}. {_WRITTEN_SO}",
         "The key of a control record holds a version (0 or above) and a type, 2 bytes each.",
         next_step=DUMP_RECORDS,
@@ -494,7 +495,8 @@ _RECORDS: Final = {
     "record.control-value": FindingType(
         "error",
         "In the control batch at byte {position} the value of the record at offset {offset} cannot be read: {detail}.",
-        "Does not start if it replays this batch, now and at every later start.",
+        "Does not start if it replays this batch, now and at every later start. It replays batches with a producer id "
+        "alone.",
         f"{_COPY}. {_WRITTEN_SO}",
         "The value of a control record depends on its type: the end of a transaction, or a change of leader.",
         next_step=DUMP_RECORDS,

@@ -9,7 +9,12 @@ from kafkalog_core.findings.kinds import BrokerMessage
 __all__ = ["DIRECTORIES"]
 
 
-_IO: Final = "Takes the whole log directory offline, and halts if it is the last one. Before 1.0 it halts."
+_OFFLINE: Final = "Takes the whole log directory offline, and halts if it is the last one. Before 1.0 it halts."
+_IO: Final = (
+    "If it was loading or writing a log, takes the whole log directory offline, and halts if it is the last one. "
+    "Before 1.0 it then halts."
+)
+"""The line may also be about a connection, a keystore, or the broker's own log files."""
 _DISK: Final = ("dmesg | tail -50", "df -h {log_dir}", "df -i {log_dir}")
 _OTHER_LINES: Final = "Read the first error before this line: it names the cause."
 _META_FIX: Final = (
@@ -53,6 +58,7 @@ DIRECTORIES: Final = (
             "Encountered I/O error in metadata log directory {dir}. Cannot continue.",
             "Error: node ID not found in {dir}",
             "Failed to find required property {reason}.",
+            "No readable meta.properties files found.",
         ),
         "meta.properties could not be read, or lacks a required value ({path}).",
         "The file is empty, damaged, not a regular file, or not readable for the broker's user.",
@@ -173,10 +179,11 @@ DIRECTORIES: Final = (
         "error",
         ('NumberFormatException: For input string: "{reason}"', "NumberFormatException: {reason}"),
         'The broker expected a number, but found "{reason}".',
-        "At the start this is a file in a partition directory, such as backup.log, whose name does not start with an "
-        "offset. Or a line of leader-epoch-checkpoint or another checkpoint has a word instead of a number.",
+        "When logs are loaded this is a file in a partition directory, such as backup.log, whose name does not start "
+        "with an offset. Or a line of leader-epoch-checkpoint or another checkpoint has a word instead of a number. If "
+        "a line near it names a setting, the value of that setting is not a number.",
         "Does not start, whichever partition it is in. The message does not name the file, but verify finds it.",
-        "Move the file out of the partition directory, or correct the line of the checkpoint.",
+        "Move the file out of the partition directory, or correct the line of the checkpoint, or the setting.",
         ("segment.bad-name", "checkpoint.malformed-line", "snapshot.bad-name"),
     ),
     BrokerMessage(
@@ -229,6 +236,7 @@ DIRECTORIES: Final = (
             "Could not read file {path}",
             "FileSystemException: {path}: Operation not permitted",
             "(Permission denied)",
+            "IOException: Permission denied",
             "Operation not permitted",
         ),
         "The broker's user may not read or write {path}.",
@@ -248,7 +256,8 @@ DIRECTORIES: Final = (
             "Too many open files",
         ),
         "The operating system refused more mapped or open files.",
-        "Each segment needs two maps and several open files: vm.max_map_count or the limit of open files is too low.",
+        "Each segment needs two maps and several open files, and each connection one: vm.max_map_count or the limit "
+        "of open files is too low.",
         _IO + " The files are not damaged.",
         "Raise vm.max_map_count (262144 or more) and the limit of open files (100000 or more), then start.",
         ("dir.unclean",),
@@ -288,9 +297,9 @@ DIRECTORIES: Final = (
         "broker.dir-already-offline",
         "error",
         ("The log dir {dir} is already offline due to a previous IO exception",),
-        "{dir} had failed before, and the next operation in it stopped the loading of the broker.",
+        "{dir} had failed before, so a later operation in it failed too.",
         "An earlier error in the same directory, for example an unreadable checkpoint.",
-        "Does not start.",
+        "At the start it does not start. While it runs, the request fails, and the directory remains offline.",
         _OTHER_LINES,
         ("checkpoint",),
         _DIR,
@@ -314,6 +323,33 @@ DIRECTORIES: Final = (
         "is online again only after a restart.",
         _OTHER_LINES + " Repair the cause, then start the broker again.",
         ("checkpoint", "file.not-readable"),
+        _DIR,
+    ),
+    BrokerMessage(
+        "broker.halted",
+        "error",
+        (
+            "Halting broker because dir {dir} is offline",
+            "Halting due to unrecoverable I/O error while handling {other} request",
+            "Error writing to highwatermark file",
+        ),
+        "An operation in the log directory {dir} failed, and the broker halted.",
+        "The disk is full, read-only or failing. A release before 1.0, or one with an inter.broker.protocol.version "
+        "below 1.0, does not continue without one of its log directories.",
+        "Halts without a clean shutdown. The files do not change.",
+        _OTHER_LINES,
+        ("dir.unclean",),
+        _DISK,
+    ),
+    BrokerMessage(
+        "broker.describe-failed",
+        "warning",
+        ("Error while describing replica in dir {dir}", "Unable to describe replica dirs for {dir}"),
+        "A request that lists the log directories (kafka-log-dirs.sh) found an error in {dir}.",
+        "The directory is offline, or its file system cannot be queried: the exception after this line shows which.",
+        "Answers with an error for that directory. Nothing on the disk changes.",
+        _OTHER_LINES,
+        (),
         _DIR,
     ),
     BrokerMessage(
@@ -356,7 +392,6 @@ DIRECTORIES: Final = (
             "Error while closing log segments for {partition} in dir {dir}",
             "Error while fetching offset by timestamp for {partition} in dir {dir}",
             "Exception while increasing log start offset for {partition} to {offset} in dir {dir}",
-            "Error while describing replica in dir {dir}",
             "Error while deleting the clean shutdown file in dir {dir}",
             "Error while deleting dir for {partition} in dir {dir}",
             "Error while deleting log for {partition} in dir {dir}",
@@ -368,7 +403,7 @@ DIRECTORIES: Final = (
         "A disk operation failed for {partition}.",
         "The disk fails or is full, permissions are missing, the target name exists, or the log directory has failed "
         "before.",
-        _IO,
+        _OFFLINE,
         _OTHER_LINES,
         ("file.not-readable", "dir.future-beside-current"),
         ("dmesg | tail -50", "kafkalog verify {place}"),
@@ -466,6 +501,16 @@ DIRECTORIES: Final = (
         "start.",
     ),
     BrokerMessage(
+        "broker.metadata-fault",
+        "error",
+        ("Encountered metadata publishing fault: {reason}", "Encountered metadata loading fault: {reason}"),
+        "The broker could not apply a change of the cluster's metadata: {reason}.",
+        "The exception after this line shows the reason, often an error in a log directory.",
+        "Continues. Partitions that the change concerns may be offline on it, or have older settings.",
+        "Read the exception in the next lines, repair the cause, and start the broker again.",
+        ("dir.unclean",),
+    ),
+    BrokerMessage(
         "broker.startup-failed",
         "error",
         (
@@ -473,7 +518,6 @@ DIRECTORIES: Final = (
             "Encountered fatal fault: {reason}",
             "Fatal error during {reason} startup. Prepare to shutdown",
             "Exiting Kafka due to fatal exception",
-            "Encountered metadata publishing fault: {reason}",
         ),
         "The broker stopped with a fatal error.",
         "The lines before and after this one name the cause.",

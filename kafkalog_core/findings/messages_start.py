@@ -259,9 +259,10 @@ RECOVERY: Final = (
             "CRC is corrupt",
         ),
         "The stored checksum of a batch is not the checksum of its bytes (stored {stored}, computed {computed}).",
-        "Bytes changed on the disk, in memory or in a copy. If the line is about a request, a client may have sent "
-        "the batch.",
-        f"In recovery it truncates the log there. Else it serves the batch. {CONSUMERS}",
+        "Bytes changed on the disk, in memory, in a copy or on the network. If the line is about a request, a client "
+        "may have sent the batch.",
+        "In recovery it truncates the log there. It refuses such a batch from a producer or a leader. Batches that are "
+        f"in the log already it serves unread. {CONSUMERS}",
         "Copy the partition from a healthy replica. Check the disk (dmesg, SMART).",
         ("crc-mismatch",),
     ),

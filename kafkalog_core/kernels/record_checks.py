@@ -162,7 +162,8 @@ def _pass_records(
     while row < count and r[R_BATCH * r_capacity + row] == batch:
         offset = r[R_OFFSET * r_capacity + row]
         time = r[R_TIME * r_capacity + row]
-        if offset <= previous and ascends:
+        # no record is before the first one, whose offset may be the least of all
+        if ascends and offset <= previous and s[RC_COUNT] + row - begun > 0:
             odd |= ODD_ORDER
         if time > latest:
             latest = time

@@ -50,6 +50,7 @@ _OF_LOG_DIR: Final = frozenset(
         FileKind.LOCK,
     }
 )
+_ON_WINDOWS: Final = re.compile(r"[A-Za-z]:\\")
 _DIRS: Final = re.compile(r",\s*(?=/|[A-Za-z]:|\.)")
 _NOT_NAMED: Final = {
     "path": "a file",
@@ -230,30 +231,40 @@ def places_of(values: dict[str, str]) -> dict[str, str]:
     """Return `place`, the partition directory or the best known directory, and `log_dir`, if they are known."""
     log_dir, partition = values.get("dir"), values.get("partition")
     directory = values.get("partition_dir")
-    if directory is None and "/" in values.get("path", ""):
+    if directory is None and _separator(values.get("path", "")) in values.get("path", ""):
         directory = _directory_of(values["path"])
     if "entry" in values:
-        log_dir = values["entry"].rpartition("/")[0]
+        log_dir = _split(values["entry"])[0]
     if directory is None:
         if log_dir:
             return {"place": f"{log_dir}/{partition}" if partition else log_dir, "log_dir": log_dir}
         return {"place": f"LOG_DIR/{partition}"} if partition else {}
     is_partition = "partition_dir" in values or _is_partition(values["path"], directory)
-    return {"place": directory, "log_dir": log_dir or (directory.rpartition("/")[0] if is_partition else directory)}
+    return {"place": directory, "log_dir": log_dir or (_split(directory)[0] if is_partition else directory)}
+
+
+def _separator(path: str) -> str:
+    return "\\" if _ON_WINDOWS.match(path) else "/"
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return the directory of a path, and its last part."""
+    parent, _, name = path.rpartition(_separator(path))
+    return parent, name
 
 
 def _directory_of(path: str) -> str:
     """Return the directory that a path is in, or the path itself if it can only be a directory."""
-    parent, _, name = path.rpartition("/")
+    parent, name = _split(path)
     is_directory = parse_file_name(name).kind is FileKind.UNKNOWN and _PARTITION_DIR.fullmatch(name)
     return path if is_directory else parent
 
 
 def _is_partition(path: str, directory: str) -> bool:
     """Return whether the directory of a path is that of a partition. A log directory may have the name `data-0`."""
-    if not _PARTITION_DIR.fullmatch(directory.rpartition("/")[2]):
+    if not _PARTITION_DIR.fullmatch(_split(directory)[1]):
         return False
-    return parse_file_name(path.rpartition("/")[2]).kind not in _OF_LOG_DIR
+    return parse_file_name(_split(path)[1]).kind not in _OF_LOG_DIR
 
 
 def _generic(text: str) -> str:

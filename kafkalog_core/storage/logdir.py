@@ -127,7 +127,15 @@ def log_dir_of(listing: Listing) -> LogDir:
         elif name.state is DirectoryState.REMOTE_INDEX_CACHE:
             remote_files, problems = _list_remote_index_cache(directory)
             findings += problems
-    findings += _file_findings(listing.files)
+    others = []
+    for file in listing.files:
+        name = parse_directory_name(file.name.raw)
+        if is_broker_dir and name.is_partition:
+            place = {"topic": name.topic, "partition": name.partition, "name": file.name.raw}
+            findings.append(found("dir.is-a-file", file.path, **place))  # type: ignore[arg-type]
+        else:
+            others.append(file)
+    findings += _file_findings(others)
     findings += _name_findings(partitions)
     findings += _duplicate_findings(partitions)
     if is_broker_dir:

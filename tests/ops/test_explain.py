@@ -282,6 +282,7 @@ def test_a_line_of_json_has_a_message_and_an_exception() -> None:
         ("[LocalLog partition=t-1, dir=/d] Deleting segment files x", "/d/t-1", "/d"),
         ("Error processing append operation on partition SUuW-aTBTrCNh-1VPoZHBQ:t-1", "LOG_DIR/t-1", None),
         (f"[LeaderEpochCache t-1] {EPOCHS_TRUNCATED}", "LOG_DIR/t-1", None),
+        (r"Found a corrupted index file, D:\k\t-1\5.index, deleting and rebuilding index", r"D:\k\t-1", r"D:\k"),
     ],
 )  # fmt: skip
 def test_the_directory_of_what_a_line_names(line: str, place: str, log_dir: str | None) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FIELD: Final = Path(__file__).parents[2] / "fixtures" / "field"
 SEEDS: Final = range(200)
-_FEW: Final = (10, 30, 36, 75, 101, 177, 205, 240, 310, 330, 425)
+_FEW: Final = (10, 30, 36, 75, 101, 177, 205, 240, 310, 330, 425, 481, 551, 592, 692)
 """Seeds at which commands contradicted each other once, or nearly did."""
 _OLD: Final = "c17-overlapping-wrappers"
 _RELEASES: Final = {_OLD: ("0.10.0", "1.1", "4.3.1")}

@@ -88,6 +88,7 @@ _CONTENTS: Final = {
     "last offset delta 0, records 0 1 2, next batch at 3": _contradicting(f"{_CONTRADICTION} {_OUTSIDE}", last=0),
     "last offset delta 9, records 0 1 2": _contradicting("", (0, 1, 2), 10, last=9),
     "last offset delta -1": _contradicting(_CONTRADICTION, last=-1),
+    "last offset delta 2147483647": _contradicting("batch.offset-order", last=2**31 - 1),
     "record offset deltas 0 0 0": _contradicting(_ORDER, (0, 0, 0)),
     "record offset deltas 2 1 0": _contradicting(_ORDER, (2, 1, 0)),
     "record offset deltas 0 5 9": _contradicting(_OUTSIDE, (0, 5, 9)),
@@ -146,6 +147,12 @@ def _starting(base: int, codec: int) -> bytes:
     return _v2(base, compress(codec, _plain(base)), codec=codec)
 
 
+def _resized(base: int, codec: int, by: int) -> bytes:
+    """A batch whose length is wrong by a few bytes, so that its checksum is of other bytes."""
+    batch = _starting(base, codec)
+    return batch[:8] + struct.pack(">i", len(batch) - 12 + by) + batch[12:]
+
+
 def _negative(base: int, codec: int) -> bytes:
     del base
     return _starting(-5, codec)
@@ -172,6 +179,11 @@ def _large(base: int, codec: int, change: Callable[[bytes], bytes]) -> bytes:
 # --- not compressed: the header alone ---------------------------------------------------------------------------------
 def _field(base: int, **fields: int) -> bytes:
     return _v2(base, **fields)
+
+
+def _record_attributes(base: int) -> bytes:
+    each = (replace(record, attributes=0xFF) for record in records(base))
+    return _v2(base, b"".join(record_v2(record, base_offset=base, base_timestamp_ms=NOW_MS) for record in each))
 
 
 def _with_size(base: int, size: int) -> bytes:
@@ -239,6 +251,8 @@ def _kinds() -> list[Kind]:
         for name, by in (("base offset goes back", 1), ("base offset goes back to the first", 2)):
             found.append(Kind(name, 2, codec, partial(_goes_back, codec=number, by=by), "batch.offset-order"))
         found.append(Kind("base offset too high", 2, codec, partial(_too_high, codec=number), "batch.offset-order"))
+        for name, by in (("size field 1 too large", 1), ("size field 1 too small", -1)):
+            found.append(Kind(name, 2, codec, partial(_resized, codec=number, by=by), "batch.crc-mismatch"))
         found.append(Kind("base offset -5", 2, codec, partial(_negative, codec=number), "batch.offset-order"))
     for codec, payloads in PAYLOADS.items():
         number = CODECS[codec]
@@ -271,6 +285,7 @@ def _kinds() -> list[Kind]:
         found.append(Kind(f"codec {number}", 2, f"unknown-{number}", make, "batch.unknown-codec"))
     found += [Kind(name, 2, "none", partial(_field, **fields), codes) for name, (codes, fields) in _FIELDS.items()]
     found += [Kind(name, 2, "none", partial(_with_size, size=size), "log.bad-length") for name, size in _SIZES.items()]
+    found.append(Kind("record attributes 255", 2, "none", _record_attributes, ""))
     found.append(Kind("zeros", 2, "none", _zeros, "log.zero-filled"))
     return found + _control_kinds() + wrong_messages.kinds()
 

@@ -66,6 +66,16 @@ def _gzip_flags(plain: bytes, flags: int) -> bytes:
     return bytes(payload)
 
 
+def _gzip_checked(plain: bytes) -> bytes:
+    """A member whose header has a checksum (FHCRC), which is wrong."""
+    payload = _gzip_flags(plain, 2)
+    return payload[:10] + b"\x12\x34" + payload[10:]
+
+
+def _gzip_members(plain: bytes, first: int) -> bytes:
+    return compress(GZIP, plain[:first]) + compress(GZIP, plain[first:])
+
+
 # --- snappy -----------------------------------------------------------------------------------------------------------
 def _blocks(*blocks: bytes) -> bytes:
     return XERIAL_HEADER + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
@@ -83,6 +93,10 @@ def _snappy_version(plain: bytes) -> bytes:
     payload = bytearray(compress(SNAPPY, plain))
     payload[8:12] = bytes(4)
     return bytes(payload)
+
+
+def _snappy_two(plain: bytes) -> bytes:
+    return compress(SNAPPY, plain[:9]) + compress(SNAPPY, plain[9:])
 
 
 # --- lz4 --------------------------------------------------------------------------------------------------------------
@@ -169,6 +183,9 @@ PAYLOADS: Final[dict[str, dict[str, tuple[Change, str]]]] = {
         "data wrong": (partial(_flipped, codec=GZIP, at=14), _BEFORE),
         "compression method wrong": (partial(_flipped, codec=GZIP, at=2), _BEFORE),
         "reserved flags": (partial(_gzip_flags, flags=0xE0), "batch.payload-flags"),
+        "checksum of the gzip header wrong": (_gzip_checked, "batch.payload"),
+        "two members": (partial(_gzip_members, first=20), ""),
+        "an empty member first": (partial(_gzip_members, first=0), ""),
         "a zlib stream": (_zlib, _BEFORE),
         "a snappy stream": (partial(_of_other, codec=SNAPPY), _BEFORE),
     },
@@ -183,6 +200,7 @@ PAYLOADS: Final[dict[str, dict[str, tuple[Change, str]]]] = {
         "data wrong": (partial(_flipped, codec=SNAPPY, at=21), _BEFORE),
         "header cut": (lambda _: XERIAL_HEADER[:12], _CUT),
         "version 0": (_snappy_version, ""),
+        "two streams": (_snappy_two, ""),
         "an empty block": (_snappy_empty_block, _BEFORE),
         "block size too large": (partial(_snappy_sized, size=500), _CUT),
         "block size negative": (partial(_snappy_sized, size=-7), _BEFORE),

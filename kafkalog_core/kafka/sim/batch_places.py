@@ -58,6 +58,8 @@ __all__ = [
 
 _NO_EPOCH: Final = -1
 _MOST_EPOCHS: Final = 20_000
+_MOST_ROUNDS: Final = 8
+"""Each costs as much as the first one; a batch too far below or above is the only one in nearly every log."""
 
 
 class PlaceBounds(Struct, frozen=True, kw_only=True):
@@ -224,40 +226,55 @@ def misplaced_batches(
 ) -> MisplacedBatches:
     """Return the batches of a segment that are not where their headers say, in the order of the file.
 
-    wrong: positions of batches with another error, whose headers do not count.
+    wrong: positions of batches with another error, whose headers do not count as witnesses; those of them that
+        contradict the others are returned too.
 
     It reads the whole file; `PlaceWatch` shows whether that is needed. Memory: 48 bytes a batch. Raises StorageError.
     """
     batches = _Batches()
-    skipped = [Damage(position, 1, "", "", None) for position in sorted(wrong)]
-    for item in without(scan(source, base_offset=bounds.base_offset, options=options), skipped):
+    for item in scan(source, base_offset=bounds.base_offset, options=options):
         if isinstance(item, Run):
             batches.add(item.batches)
-    offsets = _in_order(batches, bounds)
-    chain = _within(batches, offsets, bounds)
+    no_witnesses = {row for row, position in enumerate(batches.position) if position in wrong} if wrong else set()
+    chain = _right_offsets(batches, bounds, no_witnesses)
     kept = _epochs_ascend(batches, chain)
     after = _epoch_after(source.path, batches, kept, bounds, options)
     if after != _NO_EPOCH:
         kept.pop()
-    found = sorted([*_wrong_offsets(batches, chain, bounds), *_wrong_epochs(batches, chain, {*kept}, after)])
+    fitting = _with_others(batches, chain, no_witnesses, bounds) if no_witnesses else chain
+    wrong_offsets = _wrong_offsets(batches, fitting, bounds, no_witnesses)
+    found = sorted([*wrong_offsets, *_wrong_epochs(batches, chain, {*kept}, after)])
     renamed = None
     if chain and batches.first[chain[0]] < bounds.base_offset:
         detail = _why_wrong(batches, chain[0], len(batches.position), bounds.base_offset, bounds)
         renamed = _misplaced(batches, chain[0], "offset", bounds.base_offset, detail)
-    return MisplacedBatches(tuple(found), batches.last[chain[-1]] if chain else None, renamed)
+    return MisplacedBatches(tuple(found), batches.last[fitting[-1]] if fitting else None, renamed)
 
 
-def _in_order(batches: _Batches, bounds: PlaceBounds) -> list[int]:
+def _right_offsets(batches: _Batches, bounds: PlaceBounds, no_witnesses: Collection[int]) -> list[int]:
+    """Return the rows of the longest chain with ascending offsets that is within the bounds of the segment."""
+    left_out, chain = {*no_witnesses}, list[int]()
+    for _ in range(_MOST_ROUNDS):
+        rows = _in_order(batches, bounds, left_out)
+        chain = _within(batches, rows, bounds)
+        if len(chain) == len(rows):
+            break
+        left_out.update({*rows} - {*chain})  # it may have taken the place of others
+    return chain
+
+
+def _in_order(batches: _Batches, bounds: PlaceBounds, no_witnesses: Collection[int]) -> list[int]:
     """Return the rows of the longest chain of batches with ascending offsets."""
     first, last = batches.first, batches.last
-    rows = _longest_chain((row, first[row], last[row]) for row in range(len(first)) if 0 <= first[row] <= last[row])
+    valid = bytearray(row not in no_witnesses and 0 <= first[row] <= last[row] for row in range(len(first)))
+    rows = _longest_chain((row, first[row], last[row]) for row in range(len(first)) if valid[row])
     chosen = bytearray(len(first))
     for row in rows:
         chosen[row] = 1
     # As long a chain may leave out a neighbour instead: the one of which more batches continue without a gap is right.
     at = 0
     for row in range(len(first)):
-        if chosen[row] or not 0 <= first[row] <= last[row]:
+        if chosen[row] or not valid[row]:
             continue
         at = bisect_left(rows, row)
         for other in (at - 1, at):
@@ -327,6 +344,25 @@ def _within(batches: _Batches, rows: list[int], bounds: PlaceBounds) -> list[int
     return rows
 
 
+def _with_others(
+    batches: _Batches, chain: Sequence[int], no_witnesses: Collection[int], bounds: PlaceBounds
+) -> list[int]:
+    """Return the chain with the batches that do not count as witnesses, as far as they ascend within it."""
+    first, last = batches.first, batches.last
+    others = sorted(row for row in no_witnesses if 0 <= first[row] <= last[row])
+    found: list[int] = []
+    low, begun = min(bounds.base_offset, first[chain[0]]) if chain else bounds.base_offset, 0
+    for row in (*chain, None):
+        ended = len(others) if row is None else bisect_left(others, row)
+        high = bounds.end if row is None else first[row]
+        fit = (each for each in others[begun:ended] if low <= first[each] and last[each] < high)
+        found += _longest_chain((each, first[each], last[each]) for each in fit)
+        if row is not None:
+            found.append(row)
+            low, begun = last[row] + 1, ended
+    return found
+
+
 def _epochs_ascend(batches: _Batches, rows: Sequence[int]) -> list[int]:
     """Return the rows of the longest chain of batches whose leader epochs do not decrease."""
     epochs = batches.epoch
@@ -365,7 +401,9 @@ def _first_epochs(source: Source, base_offset: int | None, options: ScanOptions)
     return found[:2]
 
 
-def _wrong_offsets(batches: _Batches, chain: Sequence[int], bounds: PlaceBounds) -> Iterator[Misplaced]:
+def _wrong_offsets(
+    batches: _Batches, chain: Sequence[int], bounds: PlaceBounds, no_witnesses: Collection[int]
+) -> Iterator[Misplaced]:
     count, expected = len(batches.position), bounds.base_offset
     kept = iter([*chain, count])
     right = next(kept)
@@ -373,6 +411,8 @@ def _wrong_offsets(batches: _Batches, chain: Sequence[int], bounds: PlaceBounds)
         if row == right:
             expected, right = batches.last[row] + 1, next(kept)
             continue
+        if row in no_witnesses and not 0 <= batches.first[row] <= batches.last[row]:
+            continue  # its header contradicts itself, which is reported
         detail = _why_wrong(batches, row, right, expected, bounds)
         yield _misplaced(batches, row, "offset", expected, detail)
 

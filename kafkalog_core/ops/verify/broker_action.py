@@ -198,6 +198,17 @@ class Starts:
         return bool(self._context.is_clean) and self._clean is not None and self._clean.result.forgets_producers
 
     @property
+    def misled_end(self) -> int | None:
+        """The log end offset that a start after a clean shutdown takes by a wrong index; None: it takes the right one.
+
+        Also None if the last shutdown was not clean: then the start rebuilds the index.
+        """
+        result = None if self._context.is_clean is False or self._clean is None else self._clean.result
+        if result is None or result.problem is not None or not result.is_end_lost:
+            return None
+        return result.end_offset if result.end_offset == result.segments[-1].base_offset else None
+
+    @property
     def failure_after_crash(self) -> tuple[str, int | None] | None:
         """Path and byte at which the start after an unclean shutdown fails; None: it does not."""
         problem = None if self._unclean is None else self._unclean.result.problem
@@ -370,6 +381,8 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
     last_v07 = last.path if last is not None and last.path.endswith(V07_SUFFIX) else None
     # a gap alone changes nothing in a start, which is not simulated for it
     has_others = any(finding.severity == "error" and finding.code not in _GAPS for finding in verdict.findings)
+    # of a damaged log, `log.end-hidden` reports it
+    last_index = None if last is None or last.damage else f"{last.path.removesuffix('.log')}.index"
     for finding, place in damage_places(verdict):
         action = None
         if place is not None and (finding.code not in _GAPS or has_others):
@@ -394,10 +407,17 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
         ):
             kind = START_ACTIONS["v07-tail"]
             yield replace(finding, severity="info", broker_action=kind.text, cure=kind.cure)
+        elif finding.path == last_index and finding.code in _OF_ENTRIES and starts.misled_end is not None:
+            kind = START_ACTIONS["end-misled"]
+            text = kind.text.format(found_end=f"{starts.misled_end:,}")
+            yield replace(finding, severity="error", broker_action=text, cure=kind.cure, next_step=kind.next_step)
+            last_index = None  # said once
         else:
             yield snapshot_damage(finding) if finding.path.endswith(".checkpoint") else finding
 
 
+_OF_ENTRIES: Final = frozenset({"index.beyond-log", "index.wrong-position", "index.wrong-offset", "index.unsorted"})
+"""Findings about entries of an offset index, of which the last one leads a start to the log end offset."""
 _RECOVERED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 NOT_READ: Final = frozenset(
     {DENIED, "file.not-readable", "object.replaced", "dir.unreadable", "log.unreadable", "batch.over-limit"}

@@ -326,3 +326,31 @@ def test_twins_agree_on_any_headers(rows, largest, muted, previous):
         return seen
 
     all_agree([outcome(name) for name in TWINS])
+
+
+# --- offsets that cannot be right -------------------------------------------------------------------------------------
+def _misplaced(tmp_path: Path, *batches: bytes) -> list[tuple[str, int | None]]:
+    found = check_bytes(tmp_path, b"".join(batches), base_offset=0).findings
+    return [(each.code, each.position) for each in found if each.severity == "error"]
+
+
+def test_the_least_offset_is_no_order_of_records(tmp_path: Path) -> None:
+    """No record is before the first one of a batch, whatever its offset is."""
+    good, least = batch_v2(records(0, 2)), batch_v2(records(-(2**63), 3))
+    assert _misplaced(tmp_path, good, least) == [("batch.offset-order", len(good))]
+
+
+def test_a_batch_beyond_the_segment_makes_no_other_wrong(tmp_path: Path) -> None:
+    """It is as long a chain with the batch before it as the batch after it is."""
+    good, far, after = batch_v2(records(0, 2)), batch_v2(records(2, 3), last_offset=2**31 + 1), batch_v2(records(5, 2))
+    assert _misplaced(tmp_path, good, far, after) == [("batch.offset-order", len(good))]
+
+
+def test_a_contradictory_batch_may_be_misplaced_too(tmp_path: Path) -> None:
+    """Its header is no witness, but is reported where it contradicts the others."""
+    first, after, last = batch_v2(records(0, 2)), batch_v2(records(6, 2)), batch_v2(records(8, 2))
+    fitting, back = (batch_v2(records(base, 3), last_offset=base) for base in (4, 2))
+    at = [len(first), len(first + fitting + after)]
+    found = _misplaced(tmp_path, first, fitting, after, back, last)
+    assert {position for code, position in found if code == "batch.header-contradiction"} == {*at}
+    assert [position for code, position in found if code == "batch.offset-order"] == at[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,8 @@ from tests.support.truncating import MARK, NOW_MS, codes, plan, write_log, write
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kafkalog_core.findings import Finding
 
 META = b"version=1\nnode.id=1\ncluster.id=c\ndirectory.id=y6G1A3bjT0yi8a8zoDBS7Q\n"
 ENDS = {"log.end-hidden", "log.end-unreadable"}
@@ -36,9 +39,13 @@ def last_entry(disk: Path) -> int:
     return int.from_bytes(log(disk, "index").read_bytes()[-4:], "big")
 
 
-def found(disk: Path) -> list[str]:
+def findings(disk: Path) -> list[Finding]:
     request = VerifyRequest(targets=tuple(resolve([str(disk)])), now_ms=NOW_MS)
-    return sorted(each.code for verdict in verify(request) for each in verdict.findings if each.code in ENDS)
+    return [each for verdict in verify(request) for each in verdict.findings]
+
+
+def found(disk: Path) -> list[str]:
+    return sorted(each.code for each in findings(disk) if each.code in ENDS)
 
 
 def test_a_healthy_log_says_nothing(disk: Path) -> None:
@@ -65,3 +72,17 @@ def test_a_magic_that_was_changed_stops_the_broker(disk: Path) -> None:
     assert found(disk) == ["log.end-unreadable"]
     assert codes(plan(disk, as_broker=True)) == ["truncate.broker-stops"]
     assert codes(plan(disk, as_broker=True, kafka="3.9")) == []
+
+
+def test_a_wrong_last_entry_of_a_whole_log(disk: Path) -> None:
+    """The finding about the entry says that the broker takes the segment for empty, as the plan does."""
+    log(disk, "index").write_bytes(struct.pack(">ii", 3, last_entry(disk) + 1))
+    told = {each.code: each.broker_action or "" for each in findings(disk)}
+    assert found(disk) == []
+    assert "takes offset 100, the base offset of the segment, as the log end offset" in told["index.wrong-position"]
+    assert codes(plan(disk, as_broker=True)) == ["truncate.end-misled"]
+    (disk / MARK).unlink()
+    assert (
+        "as the log end offset"
+        not in {each.code: each.broker_action or "" for each in findings(disk)}["index.wrong-position"]
+    )

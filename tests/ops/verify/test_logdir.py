@@ -104,6 +104,17 @@ def test_a_partition_that_no_checkpoint_names(tmp_path: Path, is_clean: bool, se
     assert Found(severity, "recovery-point.none", "t-1", None) in brief(find(directory))
 
 
+def test_a_file_in_the_place_of_a_partition(tmp_path: Path) -> None:
+    """A broker of 4.3 that leads it takes the log directory offline: it cannot create the directory."""
+    directory = write_log_dir(tmp_path / "a", ["t-0"])
+    (directory / "t-1").write_text("x")
+    (directory / "notes-today").write_text("x")
+    assert [item for item in brief(find(directory)) if item.name == "t-1"] == [
+        Found("warning", "dir.is-a-file", "t-1", None)
+    ]
+    assert [item.code for item in find(directory) if item.path.endswith("notes-today")] == ["file.unknown"]
+
+
 def test_a_checkpoint_that_names_what_is_not_there(tmp_path: Path) -> None:
     directory = write_log_dir(tmp_path / "a")
     for name in (RECOVERY, WATERMARK):

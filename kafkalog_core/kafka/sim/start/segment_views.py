@@ -21,6 +21,7 @@ from kafkalog_core.kafka.sim.logdir.bounds import log_bounds, read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.replay import end_of_log
 from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.refusals import Refusal, WayOut
@@ -177,6 +178,8 @@ def read_partition_view(
     extent = read_extent(partition)
     if extent is None:
         return None
+    if first is None or partition.segments[first].base_offset > extent.active:
+        extent = replace(extent, end=_trusted_end(partition.segments, extent, release))
     truncated = None
     if after_start and (first is not None or _recovers_one(partition.segments, release)):
         truncated = _truncated(partition, context, settings, release)
@@ -192,6 +195,17 @@ def read_partition_view(
         bounds=log_bounds(extent.start, context, rules_of(release), is_tiered=is_tiered, end_offset=end),
         is_tiered=is_tiered,
     )
+
+
+def _trusted_end(segments: Sequence[Segment], extent: Extent, release: Release) -> int:
+    """Return the log end offset that a start takes from the last segment by its index, without a check of either."""
+    last = next(each for each in segments if each.files[0].path == extent.log)
+    rules = rules_of(release)
+    with suppress(StorageError):  # the reader of the file reports it
+        if last.index is not None and lone_occasion(last, rules, has_index=True) is None:
+            end = end_of_log(extent.log, last.size_bytes, last.base_offset, last.index, search=rules.search)
+            return extent.end if end.obstacle is not None else end.offset
+    return extent.end
 
 
 def _segments_of(

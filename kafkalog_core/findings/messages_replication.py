@@ -1,0 +1,125 @@
+"""Broker messages about a replica and its leader: what a follower truncates, refuses, and fetches again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog_core.findings.kinds import BrokerMessage
+
+__all__ = ["REPLICATION"]
+
+
+_SEGMENTS: Final = ("kafkalog dump --segments {place}",)
+_LEADER_LOST: Final = "If the leader is the one that lost records, stop this broker at once and copy its directory."
+
+REPLICATION: Final = (
+    BrokerMessage(
+        "broker.log-restarted",
+        "warning",
+        (
+            (
+                "Unexpected offset in append to {partition}. First offset {number} is less than log start offset "
+                "{start}. Since this is the first record to be appended to the {other}'s log, will start the log "
+                "from offset {offset}"
+            ),
+            "Truncate and start at offset {offset}",
+            "Truncate and start log '{partition}' to {offset}",
+            "Truncate and start log '{partition}' at offset {offset}",
+        ),
+        "The broker deleted the whole log of {partition} and starts it again at offset {offset}.",
+        "No offset of this log is in the log of its leader, for example after a time that was longer than retention. "
+        "A log that is still empty starts at the first offset that its leader has.",
+        "Deletes every segment and fetches from that offset on.",
+        _LEADER_LOST,
+        (),
+        _SEGMENTS,
+    ),
+    BrokerMessage(
+        "broker.fetch-out-of-range",
+        "warning",
+        (
+            "Reset fetch offset for partition {partition} from {old} to current leader's latest offset {offset}",
+            "Reset fetch offset for partition {partition} from {old} to current leader's start offset {offset}",
+            (
+                "for partition {partition} reset its fetch offset from {old} to current leader {broker}'s latest "
+                "offset {offset}"
+            ),
+            (
+                "for partition {partition} reset its fetch offset from {old} to current leader {broker}'s start "
+                "offset {offset}"
+            ),
+            "Current offset {number} for partition {partition} out of range; reset offset to {offset}",
+            (
+                "Current offset {number} for partition {partition} is out of range, which typically implies a leader "
+                "change. Reset fetch offset to {offset}"
+            ),
+        ),
+        "The leader of {partition} has no records at the offset that this follower needs next.",
+        "The leader's log ends before that offset, because the leader lost records (an unclean election, a damaged or "
+        "deleted log). Or it starts after that offset, because retention was faster than this follower.",
+        "Truncates its log where the leader's log ends. If the leader's log starts after the end of this log, deletes "
+        "the whole log and starts it again there.",
+        _LEADER_LOST,
+        (),
+        _SEGMENTS,
+    ),
+    BrokerMessage(
+        "broker.truncated-below-high-watermark",
+        "error",
+        (
+            "Truncating future {partition} to offset {offset} below high watermark {number}",
+            "Truncating {partition} to offset {offset} below high watermark {number}",
+        ),
+        "The broker truncated {partition} at offset {offset}, below its high watermark, {number}.",
+        "The leader does not have these records, although every in-sync replica once had them: it was elected "
+        "uncleanly, or lost the end of its log.",
+        "Truncates the log at that offset and fetches from there. It does not keep the records after it.",
+        "Other replicas may still have the records: stop their brokers before they truncate too, and copy their "
+        "directories.",
+        (),
+        _SEGMENTS,
+    ),
+    BrokerMessage(
+        "broker.truncated-to-leader",
+        "warning",
+        (
+            "Truncating partition {partition} to local high watermark {offset}",
+            "Truncating partition {partition} with {reason} due to",
+            "Truncating to offset {offset}",
+            "Truncating log {partition} to offset {offset}",
+        ),
+        "The broker truncated {partition} at offset {offset}, to match its leader.",
+        "A follower truncates what its leader does not have. This is normal after a change of the leader, and a loss "
+        "after an unclean election.",
+        "Truncates the log at that offset and fetches from there. It does not keep the records after it.",
+        "If the leader is the one that lost records, stop this broker at once and copy its directory.",
+        (),
+        _SEGMENTS,
+    ),
+    BrokerMessage(
+        "broker.follower-refuses",
+        "error",
+        ("Found invalid messages during fetch for partition {partition} offset {offset}",),
+        "A follower does not take what its leader sent of {partition} from offset {offset} on.",
+        "A batch is damaged on the disk of the leader, or was damaged on its way.",
+        "Fetches the partition again after a pause, and others meanwhile.",
+        "Verify the partition on the disk of the leader.",
+        ("crc-mismatch", "bad-length"),
+    ),
+    BrokerMessage(
+        "broker.offsets-out-of-order",
+        "error",
+        (
+            "Out of order offsets found in append to {partition}: {reason}",
+            "Unexpected offset in append to {partition}. {reason}",
+            "Attempt to append an offset ({offset}) to position {number} no larger than the last offset appended",
+            "Attempt to append an offset {offset} to position {number} no larger than the last offset appended",
+            "Attempt to append an offset ({offset}) to slot {number} no larger than the last offset appended",
+        ),
+        "Offsets of {partition} do not increase.",
+        "The leader's log has offsets in a wrong order, or this replica has a wrong log end offset.",
+        "Refuses the append: the follower stops fetching the partition. In recovery it empties the segment.",
+        "Verify the leader and the follower, and copy the partition from the healthy one.",
+        ("offset-order",),
+    ),
+)
