@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.wire.schemas import MessageField
 
-__all__ = ["MAX_ELEMENTS", "Codec", "ElementLimitError", "EncodedPart", "codec"]
+__all__ = ["MAX_ELEMENTS", "UNKNOWN_TAGS", "Codec", "ElementLimitError", "EncodedPart", "codec"]
 
 
 class EncodedPart(Protocol):
@@ -45,6 +45,8 @@ MAX_ELEMENTS: Final = 1_000_000
 
 The generated readers of Kafka 4.2.2 and 4.4.0 refuse an array with more; here all arrays of a message count together.
 """
+UNKNOWN_TAGS: Final = "unknown_tags"
+"""Key of a decoded struct: pairs of a tag that its schema does not have and its bytes, in their order, if there are."""
 _MAX_TAGGED: Final = 10_000  # tagged fields of one struct, in the same readers
 _MAX_STRING_BYTES: Final = 0x7FFF  # of a string with a varint length, too: MessageDataGenerator
 _BAD_BYTES: Final = (struct.error, IndexError, UnicodeDecodeError)
@@ -200,14 +202,12 @@ class _Source:
         self._flush_reads(body, run)
         pairs = [f"{field.name!r}: v_{field.name}" for field in (*plain, *tagged)]
         pairs += [f"{field.name!r}: {self._default(field)}" for field in absent]
+        message = f"{{{', '.join(pairs)}}}"
         if self._is_flexible:
             self._decode_tags(tagged, body)
+            body.append(f"if u: return {{**{message}, {UNKNOWN_TAGS!r}: u}}, p")
         name = self._new("decode_")
-        self.lines += [
-            f"def {name}(b, p, e, c):",
-            *(f"    {line}" for line in body),
-            f"    return {{{', '.join(pairs)}}}, p",
-        ]
+        self.lines += [f"def {name}(b, p, e, c):", *(f"    {line}" for line in body), f"    return {message}, p"]
         return name
 
     def _default(self, field: MessageField) -> str:
@@ -313,7 +313,7 @@ class _Source:
 
     def _decode_tags(self, tagged: Sequence[MessageField], body: list[str]) -> None:
         body += [f"v_{field.name} = {self._default(field)}" for field in tagged]
-        body += ["n = b[p]; p += 1"]
+        body += ["u = None", "n = b[p]; p += 1"]
         body += ["if n:", "    if n > 127: n, p = varint(b, p - 1)"]
         body += [f"    s = min(c[0], {_MAX_TAGGED})", "    if n > s: raise many('a struct with tagged fields', n, s)"]
         body += ["    c[0] -= n"]
@@ -335,7 +335,9 @@ class _Source:
             one += [f"if p != end: raise short({field.name!r}, s, end - p)"]
             inner += [f"    {line}" for line in one]
             word = "elif"
-        inner += ["else: p = end"] if tagged else ["p = end"]
+        # A tag of a later release is kept: a record that is decoded and encoded again is the same.
+        unknown = "u = [*(u or ()), (t, bytes(b[p:end]))]; p = end"
+        inner += [f"else: {unknown}"] if tagged else [unknown]
         body += [f"        {line}" for line in inner]
 
     # --- encoding -----------------------------------------------------------------------------------------------------
@@ -427,10 +429,7 @@ class _Source:
         return [*lines, "    A(x)"]
 
     def _encode_tags(self, tagged: Sequence[MessageField], body: list[str]) -> None:
-        if not tagged:
-            body.append("A(V[0])")
-            return
-        body.append("tags = []")
+        body.append(f"tags = [(t, [x]) for t, x in m[{UNKNOWN_TAGS!r}]] if {UNKNOWN_TAGS!r} in m else []")
         for field in tagged:
             name = f"v_{field.name}"
             is_other = f"{name} != {field.default!r}"
@@ -441,6 +440,8 @@ class _Source:
             body.append(f"    if {is_other}:")
             function = self._tag_encoder(field)
             body += [f"        tag = []; {function}({name}, tag.append); tags.append(({field.tag}, tag))"]
+        # Tags are in ascending order (KIP-482), and no two have one number, so their values are not compared.
+        body.append("if len(tags) > 1: tags.sort(key=lambda each: each[0])")
         body.append("if not tags: A(V[0])")
         body.append("else:")
         body.append("    A(put_varint(len(tags)))")
