@@ -336,8 +336,8 @@ class _Source:
             inner += [f"    {line}" for line in one]
             word = "elif"
         # A tag of a later release is kept: a record that is decoded and encoded again is the same.
-        unknown = "u = [*(u or ()), (t, bytes(b[p:end]))]; p = end"
-        inner += [f"else: {unknown}"] if tagged else [unknown]
+        unknown = ["if u is None: u = []", "u.append((t, bytes(b[p:end]))); p = end"]
+        inner += ["else:", *(f"    {line}" for line in unknown)] if tagged else unknown
         body += [f"        {line}" for line in inner]
 
     # --- encoding -----------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from kafkalog_core.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.engine.decoded import Undecoded
     from kafkalog_core.engine.parts import LogPart
     from kafkalog_core.engine.spool import SpoolWriter, TaskOutput
     from kafkalog_core.kafka.sim.logfiles import OffsetSpan
@@ -228,6 +229,7 @@ class _ParallelDump:
         self._report.add(result.report)
         self._report.note_written()
         self._dumper.matches += result.matches
+        self._dumper.undecoded.add(result.undecoded)
         for split, span in zip(piece.splits if isinstance(piece, LogPiece) else (), result.spans, strict=True):
             self._dumper.add_span(split.path, span)
             if split.path in self._divided:
@@ -290,12 +292,14 @@ class _PieceResult(NamedTuple):
     """What was found in a piece.
 
     report: counts of what is written, and matching records. spans: the offsets of each part; None: not read to its end.
+    undecoded: records that do not decode.
     about: findings about a file that is read in parts, which are neither written nor counted.
     """
 
     report: Report
     matches: int
     spans: list[OffsetSpan | None]
+    undecoded: Undecoded
     about: list[dict[str, object]]
 
 
@@ -339,4 +343,4 @@ def _written(
                 report.forget_finding(row)
             about += rows
         spans.append(dumper.spans.pop(split.path))
-    return _PieceResult(report, dumper.matches, spans, about)
+    return _PieceResult(report, dumper.matches, spans, dumper.undecoded, about)
