@@ -56,7 +56,7 @@ def text_decoder(decode: str, topic: str | None) -> Callable[[bytes | None, byte
 
 
 class NotDecoded(NamedTuple):
-    """The records of one file with one kind of problem: how many, the first one's offset, and why it does not decode."""
+    """The records of a file with one kind of problem: how many, the first one's offset, and why it does not decode."""
 
     records: int
     offset: int
@@ -153,18 +153,17 @@ class DecodedChunk(RecordChunk):
         if rows is None:
             every = range(records.count)
             rows = every if self._selection is None else compress(every, self._selection)
-        key_starts, key_sizes = records.column("key_start"), records.column("key_size")
-        value_starts, value_sizes = records.column("value_start"), records.column("value_size")
-        of_batch, attributes, formats = records.column("batch"), batches.column("attributes"), batches.column("format")
+        columns = [records.column(name) for name in ("batch", "key_start", "key_size", "value_start", "value_size")]
+        attributes, formats = batches.column("attributes"), batches.column("format")
         for row in rows:
-            batch = of_batch[row]
+            batch, key_start, key_size, value_start, value_size = [column[row] for column in columns]
             if attributes[batch] & CONTROL_BIT and formats[batch] == MAGIC_V2:
                 yield _NOTHING
                 continue
-            start, size = key_starts[row], key_sizes[row]
-            key = None if size < 0 else bytes(memory[start : start + size])
-            start, size = value_starts[row], value_sizes[row]
-            text = decode(key, None if size < 0 else bytes(memory[start : start + size]))
+            text = decode(
+                None if key_size < 0 else bytes(memory[key_start : key_start + key_size]),
+                None if value_size < 0 else bytes(memory[value_start : value_start + value_size]),
+            )
             if row >= self._reached:
                 self._reached = row + 1
                 if text.problem is not None:
@@ -177,7 +176,11 @@ class DecodedChunk(RecordChunk):
         for part in super().parts(bytes_mode):
             # Whole lines, or a piece of a long one: no line has another newline than its last byte.
             *ended, rest = bytes(part).split(_LINE_END)
-            yield b"".join([line + _members(text) for line, text in zip(ended, texts, strict=False)]) + rest
+            lines = [
+                f'{str(line, "utf-8")},"decoded_key":{key or "null"},"decoded_value":{value or "null"}}}\n'
+                for line, (key, value, _) in zip(ended, texts, strict=False)
+            ]
+            yield "".join(lines).encode() + rest
 
     def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes]:
         """Yield all rows as CSV lines under these columns, a line at a time: the kernel knows no such columns."""
@@ -195,6 +198,3 @@ class DecodedChunk(RecordChunk):
 _NOTHING: Final = DecodedText()
 
 
-def _members(text: DecodedText) -> bytes:
-    """Return the end of a JSON line with the decoded columns."""
-    return f',"decoded_key":{text.key or "null"},"decoded_value":{text.value or "null"}}}\n'.encode()

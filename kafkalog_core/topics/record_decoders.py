@@ -29,9 +29,9 @@ _FRAME_VERSION: Final = 1
 _CONSUMER: Final = "consumer"
 _LAST_PROTOCOL: Final = 3
 """Version of the consumer protocol that every later one begins with (`ConsumerProtocol.deserializeVersion`)."""
-_KEPT_KEYS: Final = 20_000
-_KEPT_KEY_BYTES: Final = 500
-"""Keys come again and again: those that are not longer are decoded once, up to so many at a time."""
+_KEPT_KEYS: Final = 50_000
+_KEPT_KEY_BYTES: Final = 300
+"""Keys come again and again: those that are not longer are decoded once, up to that many at a time."""
 
 Plain = Any
 """A JSON value: objects with Kafka's names of the fields, ids in base64url without padding, bytes in base64."""
@@ -102,7 +102,7 @@ def _protocol_text(schema: str, blob: bytes) -> str:
         raise ProtocolError(f"{schema} has the version {stored}")
     version = min(stored, _LAST_PROTOCOL)
     # A later version has fields after these, which no release of today reads.
-    message, _ = codec(schema, version).decode(memoryview(blob)[_TYPE_BYTES:])
+    message, _ = codec(schema, version).decode(blob, _TYPE_BYTES)
     return f'{{"version":{stored},{message_text(schema, version)(message)[1:]}'
 
 
@@ -113,6 +113,10 @@ class _KnownKey(NamedTuple):
     text: str | None
     name: str | None
     problem: Problem | None = None
+
+
+_Reader = tuple[int, "Callable[[bytes, int], dict[str, Any]]", "Callable[[dict[str, Any]], str]"]
+"""A version, what decodes a value of it from a position on, and what writes it as text."""
 
 
 class _KeyedDecoder:
@@ -128,6 +132,7 @@ class _KeyedDecoder:
             if schema.kind == "coordinator-key"
         }
         self._known: dict[bytes, _KnownKey] = {}
+        self._readers: dict[tuple[str, bytes], _Reader] = {}
 
     def __call__(self, key: bytes | None, value: bytes | None) -> DecodedText:
         """Return what a record says."""
@@ -136,17 +141,32 @@ class _KeyedDecoder:
             known = self._decoded(key)
         if known.name is None or value is None:
             return DecodedText(known.text, None, known.problem)
-        if len(value) < _TYPE_BYTES:
-            return DecodedText(known.text, None, Problem("the value has no version"))
-        version = int.from_bytes(value[:_TYPE_BYTES], "big", signed=True)
-        schema = f"{known.name}Value"
         try:
-            message = codec(schema, version).decode_whole(memoryview(value)[_TYPE_BYTES:])
+            version, decode, text_of = self._readers.get((known.name, value[:_TYPE_BYTES])) or self._reader(
+                known.name, value
+            )
+            message = decode(value, _TYPE_BYTES)
         except ProtocolError as error:
-            return DecodedText(known.text, None, _problem_of(schema, version, error))
+            return DecodedText(known.text, None, self._value_problem(known.name, value, error))
         problem = _open_protocol(message) if known.name == "GroupMetadata" else None
-        text = message_text(schema, version)(message)
-        return DecodedText(known.text, f'{{"version":{version},"data":{text}}}', problem)
+        return DecodedText(known.text, f'{{"version":{version},"data":{text_of(message)}}}', problem)
+
+    def _reader(self, name: str, value: bytes) -> _Reader:
+        """Return what reads values of a version. Raises ProtocolError if it is unknown."""
+        head = value[:_TYPE_BYTES]
+        version = int.from_bytes(head, "big", signed=True)
+        reader = version, codec(f"{name}Value", version).decode_whole, message_text(f"{name}Value", version)
+        self._readers[name, head] = reader
+        return reader
+
+    def _value_problem(self, name: str, value: bytes, error: ProtocolError) -> Problem:
+        """Return the problem of a value: it has no version, an unknown one, or does not follow its schema."""
+        head = value[:_TYPE_BYTES]
+        if len(head) < _TYPE_BYTES:
+            return Problem("the value has no version")
+        if (name, head) not in self._readers:
+            return Problem(str(error))
+        return _contradiction(f"{name}Value", self._readers[name, head][0], error)
 
     def _decoded(self, key: bytes | None) -> _KnownKey:
         if key is None or len(key) < _TYPE_BYTES:
@@ -158,9 +178,9 @@ class _KeyedDecoder:
         schema = f"{name}Key"
         try:
             # Keys have no versions: their first field is the type, which was their version before 4.0 (KIP-848).
-            message = codec(schema, 0).decode_whole(memoryview(key)[_TYPE_BYTES:])
+            message = codec(schema, 0).decode_whole(key, _TYPE_BYTES)
         except ProtocolError as error:
-            return _KnownKey(None, None, _problem_of(schema, 0, error))
+            return _KnownKey(None, None, _contradiction(schema, 0, error))
         text = message_text(schema, 0)(message)
         known = _KnownKey(f'{{"type":{number},"name":"{name}","data":{text}}}', name)
         if len(key) <= _KEPT_KEY_BYTES:
@@ -170,12 +190,7 @@ class _KeyedDecoder:
         return known
 
 
-def _problem_of(schema: str, version: int, error: ProtocolError) -> Problem:
-    """Return the problem of a message: its version is unknown, or its bytes do not follow the schema."""
-    try:
-        schema_of(schema, version)
-    except ProtocolError as unknown:
-        return Problem(str(unknown))
+def _contradiction(schema: str, version: int, error: ProtocolError) -> Problem:
     return Problem(f"{schema} of version {version} does not follow its schema", str(error))
 
 
@@ -210,9 +225,13 @@ class _FramedDecoder:
         if name is None:
             return Problem(f"the value has the unknown type {number}")
         try:
-            message = codec(name, version).decode_whole(memoryview(value)[frame.position :])
+            decode = codec(name, version).decode_whole
         except ProtocolError as error:
-            return _problem_of(name, version, error)
+            return Problem(str(error))
+        try:
+            message = decode(value, frame.position)
+        except ProtocolError as error:
+            return _contradiction(name, version, error)
         head = f'"type":{number},"name":"{name.removesuffix("Record")}","version":{version}'
         return f'{{{head},"data":{message_text(name, version)(message)}}}'
 

@@ -9,7 +9,7 @@ for is a text, as Jackson writes it. Tagged fields that the schema does not have
 from __future__ import annotations
 
 import base64
-from functools import cache
+from functools import cache, lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +44,7 @@ def camel(name: str) -> str:
     return first + "".join(map(str.capitalize, rest))
 
 
+@lru_cache(maxsize=10_000)
 def _id_text(value: bytes) -> str:
     return f'"{base64.urlsafe_b64encode(value).decode("ascii").rstrip("=")}"'
 

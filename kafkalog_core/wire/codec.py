@@ -62,7 +62,7 @@ class Codec(Struct, frozen=True):
 
     name: str
     version: int
-    _decode: Callable[[memoryview, int, int, list[int]], tuple[dict[str, Any], int]]
+    _decode: Callable[[bytes | memoryview, int, int, list[int]], tuple[dict[str, Any], int]]
     _encode: Callable[[dict[str, Any], Callable[[EncodedPart], None]], None]
 
     def decode(
@@ -72,15 +72,15 @@ class Codec(Struct, frozen=True):
 
         max_elements: of all arrays together; more of them raise ElementLimitError.
         """
-        view = memoryview(data)
+        view = data if isinstance(data, bytes) else memoryview(data)  # small slices of bytes cost less than views
         try:
             return self._decode(view, position, len(view), [max_elements])
         except _BAD_BYTES as error:
             raise ProtocolError(f"{self.name} version {self.version} cannot be decoded: {error}") from error
 
-    def decode_whole(self, data: bytes | memoryview) -> dict[str, Any]:
-        """Return the message that some bytes are. Raises ProtocolError, also if bytes are left."""
-        message, end = self.decode(data)
+    def decode_whole(self, data: bytes | memoryview, position: int = 0) -> dict[str, Any]:
+        """Return the message that some bytes are from a position on. Raises ProtocolError, also if bytes are left."""
+        message, end = self.decode(data, position)
         if end != len(data):
             raise ProtocolError(f"{self.name} version {self.version} ends at byte {end} of {len(data)}")
         return message
@@ -109,7 +109,7 @@ def codec(name: str, version: int) -> Codec:
     return Codec(name, version, space[decode], space[encode])
 
 
-def _varint(view: memoryview, position: int) -> tuple[int, int]:
+def _varint(view: bytes | memoryview, position: int) -> tuple[int, int]:
     """Return an unsigned varint of at most 32 bits, and the position after it (`ByteUtils.readUnsignedVarint`)."""
     value = shift = 0
     while True:
@@ -245,8 +245,8 @@ class _Source:
             self._decode_elements(field, target, inner)
         else:
             inner += ["q = p + n", f"if q > e: raise short({what}, n, e - p)"]
-            value = {"string": "str(b[p:q], 'utf-8')", "bytes": "bytes(b[p:q])", "records": "b[p:q]"}[field.type]
-            inner += [f"{target} = {value}; p = q"]
+            value = {"string": "str({}, 'utf-8')", "bytes": "bytes({})", "records": "memoryview(b)[p:q]"}[field.type]
+            inner += [f"{target} = {value.format('b[p:q]')}; p = q"]
         body += [f"    {line}" for line in inner]
 
     def _decode_length(self, field: MessageField, body: list[str], run: list[tuple[str, str]]) -> None:
