@@ -137,6 +137,7 @@ class DecodedChunk(RecordChunk):
         self._decode = lines.decode
         self._on_problem = lines.on_problem
         self.records = run.records
+        self._undecoded = RecordChunk(lines, run, resynced=resynced, selection=selection)
         self._reached = 0
 
     @property
@@ -173,7 +174,7 @@ class DecodedChunk(RecordChunk):
     def parts(self, bytes_mode: BytesMode) -> Iterator[bytes]:
         """Yield all rows as JSON lines, in pieces."""
         texts = self.texts()
-        for part in super().parts(bytes_mode):
+        for part in self._undecoded.parts(bytes_mode):
             # Whole lines, or a piece of a long one: no line has another newline than its last byte.
             *ended, rest = bytes(part).split(_LINE_END)
             lines = [
