@@ -422,6 +422,8 @@ _LIKE_GREP = {"counts": "--count", "max_count": "--max-count", "before": "--befo
 def _level(level: str | None, filters: Filters, given: dict[str, Any]) -> str:
     """Return the requested level; by default records if a filter or an option needs them, else batches."""
     needing = [option for name, option in _LIKE_GREP.items() if given[name]]
+    if given["decode"] in DECODED_TOPICS:
+        needing.append("--decode TOPIC")
     if filters.looks_at_content:
         needing.append("filters on keys, values and headers")
     if needing and level not in {None, "records"}:

@@ -147,13 +147,11 @@ _RECORD: Final = (
 )
 _DECODED: Final = (
     *_RECORD[:7],
-    TableColumn("key", lambda row: decoded_cell(row.get("decoded_key"), row.get("key")), flexible=True),
+    TableColumn("key", lambda row: decoded_cell(row.get("decoded_key"), row.get("key")), flexible=True, least=30),
     _RECORD[8],
-    TableColumn("value", lambda row: decoded_cell(row.get("decoded_value"), row.get("value")), flexible=True),
-    TableColumn("key bytes", lambda row: bytes_cell(row.get("key")), rank=8),
-    TableColumn("value bytes", lambda row: bytes_cell(row.get("value")), rank=9),
+    TableColumn("value", lambda row: decoded_cell(row.get("decoded_value"), row.get("value")), flexible=True, least=20),
 )
-"""Records of Kafka's own topics: the bytes are shown where all of them have room."""
+"""Records of Kafka's own topics: bytes are only shown of what does not decode."""
 _SEGMENT: Final = (
     word_column("segment", "segment"),
     word_column("state", "state", rank=1),
@@ -528,12 +526,9 @@ def _decoded_cells(chunk: DecodedChunk, rows: Iterator[tuple[Cells, str]]) -> It
     """Yield the cells of records of Kafka's own topics, from those of any records."""
     for (cells, style), text in zip(rows, chunk.texts(), strict=True):
         *before, key, headers, value = cells
-        texts = (
-            raw if decoded is None else decoded_cell(json.loads(decoded), None)
-            for decoded, raw in ((text.key, key), (text.value, value))
-        )
-        shown_key, shown_value = texts
-        yield (*before, shown_key, headers, shown_value, key, value), style
+        key = key if text.key is None else decoded_cell(json.loads(text.key), None)
+        value = value if text.value is None else decoded_cell(json.loads(text.value), None)
+        yield (*before, key, headers, value), style
 
 
 _NO_BATCH: Final = _Batch(
