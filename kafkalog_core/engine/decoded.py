@@ -197,5 +197,3 @@ class DecodedChunk(RecordChunk):
 
 
 _NOTHING: Final = DecodedText()
-
-

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from kafkalog_core.engine.chunks import RecordChunk
+from kafkalog_core.engine.decoded import decoding_findings
 from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import AccessError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, Finding, found
@@ -474,6 +475,8 @@ class _Exporter:
             code = code_of_error(error)
             self._failed[split.path] = code
             self._sink.put(found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition))
+        for finding in decoding_findings(reader.take_undecoded(), split.topic, split.partition).values():
+            self._sink.put(finding)
         span = reader.take_spans().get(split.path)
         # The file was deleted, or another file has its name now
         if span is None:
