@@ -150,14 +150,15 @@ class DecodedChunk(RecordChunk):
 
         Records of control batches say nothing here: `control_type` has their meaning.
         """
-        records, batches, memory, decode = self.records, self._batches, self._memory, self._decode
-        if rows is None:
-            every = range(records.count)
-            rows = every if self._selection is None else compress(every, self._selection)
+        records, memory, decode = self.records, self._memory, self._decode
         columns = [records.column(name) for name in ("batch", "key_start", "key_size", "value_start", "value_size")]
-        attributes, formats = batches.column("attributes"), batches.column("format")
-        for row in rows:
-            batch, key_start, key_size, value_start, value_size = [column[row] for column in columns]
+        cells: Iterable[tuple[int, ...]] = zip(range(records.count), *columns, strict=False)
+        if rows is not None:
+            cells = ((row, *[column[row] for column in columns]) for row in rows)
+        elif self._selection is not None:
+            cells = compress(cells, self._selection)
+        attributes, formats = self._batches.column("attributes"), self._batches.column("format")
+        for row, batch, key_start, key_size, value_start, value_size in cells:
             if attributes[batch] & CONTROL_BIT and formats[batch] == MAGIC_V2:
                 yield _NOTHING
                 continue

@@ -29,8 +29,8 @@ _FRAME_VERSION: Final = 1
 _CONSUMER: Final = "consumer"
 _LAST_PROTOCOL: Final = 3
 """Version of the consumer protocol that every later one begins with (`ConsumerProtocol.deserializeVersion`)."""
-_KEPT_KEYS: Final = 50_000
-_KEPT_KEY_BYTES: Final = 300
+_KEPT_KEYS: Final = 100_000
+_KEPT_KEY_BYTES: Final = 200
 """Keys come again and again: those that are not longer are decoded once, up to that many at a time."""
 
 Plain = Any

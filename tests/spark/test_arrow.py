@@ -159,10 +159,12 @@ def test_any_log(log, rows, most):
     data = b"".join(one.data for one in log)
     chunks = record_chunks(data)
     batches = gathered(ArrowRows(tables.RECORD, batch_rows=rows, batch_bytes=most), chunks)
-    assert values(batches) == [as_arrow(row) for chunk in chunks for row in chunk.rows()]
+    assert values(batches) == [as_arrow(row, tables.RECORD) for chunk in chunks for row in chunk.rows()]
     assert all(batch.num_rows <= rows for batch in batches)
     chunk = BatchChunk(Lines(RowOrigin(None, None, "0.log")), Run(memoryview(data), walked(data), True))
-    assert values(gathered(ArrowRows(tables.BATCH, batch_rows=rows), [chunk])) == [*map(as_arrow, chunk.rows())]
+    assert values(gathered(ArrowRows(tables.BATCH, batch_rows=rows), [chunk])) == [
+        as_arrow(row, tables.BATCH) for row in chunk.rows()
+    ]
 
 
 def test_records_of_07_have_the_columns_of_all():
