@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.decode import RecordRun
     from kafkalog_core.output.chunk import BytesMode
     from kafkalog_core.output.templates import Template
-    from kafkalog_core.topics.record_decoders import Problem
+    from kafkalog_core.topics.record_decoders import RecordProblem
 
 __all__ = [
     "AUTO",
@@ -44,7 +44,7 @@ NO_DECODING: Final = "none"
 
 _LINE_END: Final = b"}\n"
 _MOST_KINDS: Final = 20
-_OTHERS: Final = "other records do not decode"
+_OTHERS: Final = "of still other problems"
 
 
 def text_decoder(decode: str, topic: str | None) -> Callable[[bytes | None, bytes | None], DecodedText] | None:
@@ -69,7 +69,7 @@ class Undecoded:
     def __init__(self) -> None:
         self.files: dict[str, dict[str, NotDecoded]] = {}
 
-    def note(self, path: str, problem: Problem, offset: int) -> None:
+    def note(self, path: str, problem: RecordProblem, offset: int) -> None:
         """Count a record."""
         self._add(path, problem.what, NotDecoded(1, offset, problem.why))
 
@@ -116,7 +116,7 @@ class DecodedLines(Lines):
         place: RowOrigin,
         out: LineRoom | None,
         decode: Callable[[bytes | None, bytes | None], DecodedText],
-        on_problem: Callable[[Problem, int], None],
+        on_problem: Callable[[RecordProblem, int], None],
     ) -> None:
         super().__init__(place, out)
         self.decode = decode

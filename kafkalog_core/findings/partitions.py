@@ -42,9 +42,9 @@ _INDEX_MISSING: Final = (
 PARTITIONS: Final = {
     "record.not-decoded": FindingType(
         "warning",
-        "{records} not decoded, the first at offset {offset}: {what}{why}.",
+        "Records do not decode because {what}{why}: {records}, the first at offset {offset}.",
         cure="Their bytes are in the columns key and value. If the file holds records of another topic, name it: "
-        "kafkalog dump --decode TOPIC. If a later release of Kafka wrote them, use a kafkalog that knows it. Else "
+        "kafkalog dump --decode TOPIC. If a later release of Kafka wrote them, update kafkalog. Else "
         "compare the log with another replica.",
         meaning="Records of one of Kafka's own topics have an unknown type or version, or bytes that do not follow the "
         "schema of their version. There is one finding for each kind of problem in a file.",

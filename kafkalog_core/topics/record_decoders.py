@@ -22,7 +22,7 @@ from kafkalog_core.wire.schemas import names, schema_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["DECODED_TOPICS", "Decoded", "DecodedText", "Problem", "decoder_of", "text_decoder_of"]
+__all__ = ["DECODED_TOPICS", "Decoded", "DecodedText", "RecordProblem", "decoder_of", "text_decoder_of"]
 
 _TYPE_BYTES: Final = 2
 _FRAME_VERSION: Final = 1
@@ -37,7 +37,7 @@ Plain = Any
 """A JSON value: objects with Kafka's names of the fields, ids in base64url without padding, bytes in base64."""
 
 
-class Problem(NamedTuple):
+class RecordProblem(NamedTuple):
     """Why a record does not decode: `what` is the kind of problem, `why` what is wrong with this record, or empty."""
 
     what: str
@@ -68,14 +68,14 @@ class DecodedText(NamedTuple):
 
     key: str | None = None
     value: str | None = None
-    problem: Problem | None = None
+    problem: RecordProblem | None = None
 
 
 # --- the blobs of the consumer protocol -------------------------------------------------------------------------------
 _BLOBS: Final = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
 
 
-def _open_protocol(message: dict[str, Any]) -> Problem | None:
+def _open_protocol(message: dict[str, Any]) -> RecordProblem | None:
     """Replace the subscriptions and assignments of a classic group by their JSON text; return the first problem.
 
     Those of another protocol type than `consumer` (Connect's, or none) stay bytes, and those that do not decode.
@@ -90,7 +90,7 @@ def _open_protocol(message: dict[str, Any]) -> Problem | None:
             try:
                 member[name] = _protocol_text(schema, member[name])
             except ProtocolError as error:
-                problem = problem or Problem(f"the {name} of a group's member does not decode", str(error))
+                problem = problem or RecordProblem(f"the {name} of a group's member does not decode", str(error))
     return problem
 
 
@@ -112,7 +112,7 @@ class _KnownKey(NamedTuple):
 
     text: str | None
     name: str | None
-    problem: Problem | None = None
+    problem: RecordProblem | None = None
 
 
 _Reader = tuple[int, "Callable[[bytes, int], dict[str, Any]]", "Callable[[dict[str, Any]], str]"]
@@ -159,22 +159,22 @@ class _KeyedDecoder:
         self._readers[name, head] = reader
         return reader
 
-    def _value_problem(self, name: str, value: bytes, error: ProtocolError) -> Problem:
+    def _value_problem(self, name: str, value: bytes, error: ProtocolError) -> RecordProblem:
         """Return the problem of a value: it has no version, an unknown one, or does not follow its schema."""
         head = value[:_TYPE_BYTES]
         if len(head) < _TYPE_BYTES:
-            return Problem("the value has no version")
+            return RecordProblem("the value has no version")
         if (name, head) not in self._readers:
-            return Problem(str(error))
+            return RecordProblem(str(error))
         return _contradiction(f"{name}Value", self._readers[name, head][0], error)
 
     def _decoded(self, key: bytes | None) -> _KnownKey:
         if key is None or len(key) < _TYPE_BYTES:
-            return _KnownKey(None, None, Problem("the key has no type"))
+            return _KnownKey(None, None, RecordProblem("the key has no type"))
         number = int.from_bytes(key[:_TYPE_BYTES], "big", signed=True)
         name = self._names.get(number)
         if name is None:
-            return _KnownKey(None, None, Problem(f"the key has the unknown type {number}"))
+            return _KnownKey(None, None, RecordProblem(f"the key has the unknown type {number}"))
         schema = f"{name}Key"
         try:
             # Keys have no versions: their first field is the type, which was their version before 4.0 (KIP-848).
@@ -190,8 +190,8 @@ class _KeyedDecoder:
         return known
 
 
-def _contradiction(schema: str, version: int, error: ProtocolError) -> Problem:
-    return Problem(f"{schema} of version {version} does not follow its schema", str(error))
+def _contradiction(schema: str, version: int, error: ProtocolError) -> RecordProblem:
+    return RecordProblem(f"{schema} of version {version} does not follow its schema", str(error))
 
 
 # --- records with a frame in the value --------------------------------------------------------------------------------
@@ -210,24 +210,24 @@ class _FramedDecoder:
     def __call__(self, key: bytes | None, value: bytes | None) -> DecodedText:
         """Return what a record says."""
         del key
-        text = Problem("the record has no value") if value is None else self._text(value)
-        return DecodedText(problem=text) if isinstance(text, Problem) else DecodedText(value=text)
+        text = RecordProblem("the record has no value") if value is None else self._text(value)
+        return DecodedText(problem=text) if isinstance(text, RecordProblem) else DecodedText(value=text)
 
-    def _text(self, value: bytes) -> str | Problem:
+    def _text(self, value: bytes) -> str | RecordProblem:
         frame = FlexibleReader(value, 0, "the frame of the value")
         try:
             frame_version, number, version = (frame.unsigned_varint() for _ in range(3))
         except FormatError as error:
-            return Problem("the value has no frame", str(error))
+            return RecordProblem("the value has no frame", str(error))
         if frame_version != _FRAME_VERSION:
-            return Problem(f"the value has the unknown frame version {frame_version}")
+            return RecordProblem(f"the value has the unknown frame version {frame_version}")
         name = self._names.get(number)
         if name is None:
-            return Problem(f"the value has the unknown type {number}")
+            return RecordProblem(f"the value has the unknown type {number}")
         try:
             decode = codec(name, version).decode_whole
         except ProtocolError as error:
-            return Problem(str(error))
+            return RecordProblem(str(error))
         try:
             message = decode(value, frame.position)
         except ProtocolError as error:

@@ -84,7 +84,9 @@ def test_what_does_not_decode_is_one_finding_for_each_kind(log: Path) -> None:
     report = Report()
     (finding,) = [row for row in dump_rows(log, level="records", decode="auto", report=report) if "code" in row]
     assert finding["code"] == "record.not-decoded"
-    assert finding["message"] == "2 records not decoded, the first at offset 5: the key has the unknown type 99."
+    assert finding["message"] == (
+        "Records do not decode because the key has the unknown type 99: 2 records, the first at offset 5."
+    )
     assert (finding["topic"], finding["partition"], finding["offset"]) == ("__consumer_offsets", 7, 5)
     assert finding["severity"] == "warning"
     assert report.exit_status == 0
@@ -120,7 +122,7 @@ def test_csv_has_json_text(log: Path) -> None:
 def test_only_selected_records_are_decoded(log: Path) -> None:
     rows = dump_rows(log, level="records", decode="auto", filters=Filters(key=b"\0\x63k5"))
     assert [row.get("offset") for row in rows] == [5, 5]
-    assert rows[1]["message"].startswith("1 record not decoded")
+    assert rows[1]["message"].endswith(": 1 record, the first at offset 5.")
     rows = dump_rows(log, level="records", decode="auto", filters=Filters(offsets=(0, 1)))
     assert [row["type"] for row in rows] == ["record"] * 2
     rows = dump_rows(log, level="records", decode="auto", counts=True)
@@ -164,7 +166,9 @@ def test_files_of_another_name_are_decoded_by_the_name_of_a_topic(log: Path, tmp
     wrong = dump_rows(other, level="records", decode="__transaction_state")
     assert [row["decoded_key"] for row in records_of(wrong)] == [None] * 8
     messages = [row["message"] for row in wrong if "code" in row]
-    assert messages[0] == "5 records not decoded, the first at offset 0: the key has the unknown type 1."
+    assert messages[0] == (
+        "Records do not decode because the key has the unknown type 1: 5 records, the first at offset 0."
+    )
 
 
 def test_old_formats(tmp_path: Path) -> None:
@@ -179,7 +183,8 @@ def test_many_kinds_of_problems_are_one_finding(tmp_path: Path) -> None:
     log = write_segments(tmp_path / GROUPS, {0: batch_v2(some)})
     found = [row["message"] for row in dump_rows(log, level="records", decode="auto") if "code" in row]
     assert len(found) == 21
-    assert found[-1].startswith("20 records not decoded, the first at offset 20: other records do not decode (")
+    what = "of still other problems (the key has the unknown type 120)"
+    assert found[-1] == f"Records do not decode because {what}: 20 records, the first at offset 20."
 
 
 def test_a_log_that_grows(log: Path) -> None:
@@ -204,7 +209,10 @@ def test_a_log_that_grows(log: Path) -> None:
         for line in bytes(chunk.ndjson("hex")).splitlines()
     ]
     assert {row["offset"]: row["decoded_value"] for row in records_of(lines)}[11] == value_of(11)
-    assert [row["message"].partition(" not ")[0] for row in lines if "code" in row] == ["2 records", "1 record"]
+    assert [row["message"].partition(": ")[2] for row in lines if "code" in row] == [
+        "2 records, the first at offset 5.",
+        "1 record, the first at offset 12.",
+    ]
 
 
 def test_snapshots_of_the_metadata_log(corpus: Path) -> None:
