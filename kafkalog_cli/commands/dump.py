@@ -87,7 +87,7 @@ LINES: Final = (
     OptionLine(("--before", "--after"), "--before N, --after N", "also N records around each"),
     OptionLine(("--count", "--stats"), "--count, --stats", "how many, or statistics, not rows"),
     OptionLine(("--decode",), "--decode auto|none|TOPIC", "what records of Kafka's own topics say"),
-    OptionLine(("--newest-first", "--path"), "--newest-first, --path", "highest offsets first; show paths of files"),
+    OptionLine(("--newest-first", "--path"), "--newest-first, --path", "highest offsets first; the files' paths"),
     OptionLine(("--resync",), "--resync", "also what is after damage, marked"),
     OptionLine(("--follow", "--poll-ms"), "--follow, --poll-ms MS", "go on as the log grows"),
     OptionLine(("--jobs",), "--jobs N", "processes that read  [default: cores]"),
