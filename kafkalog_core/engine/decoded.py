@@ -81,7 +81,7 @@ class Undecoded:
 
     def _add(self, path: str, what: str, those: NotDecoded) -> None:
         kinds = self.files.setdefault(path, {})
-        if what not in kinds and len(kinds) >= _MOST_KINDS:
+        if what not in {*kinds, _OTHERS} and len(kinds) >= _MOST_KINDS:
             what, those = _OTHERS, those._replace(why=what)
         before = kinds.get(what)
         kinds[what] = those if before is None else before._replace(records=before.records + those.records)
