@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = [
     "duration",
     "first_of",
     "has_controls",
+    "json_string",
     "json_text",
     "moment",
     "names_near",
@@ -83,6 +85,12 @@ _CONTROLS: Final = re.compile("[\x7f-\x9f]")
 def json_text(value: object) -> str:
     """Return the value as JSON."""
     return _CONTROLS.sub(_escaped, _ENCODER.encode(value))  # JSON has none of these outside texts
+
+
+def json_string(text: str) -> str:
+    """Return what `json_text` returns for a text, in less time."""
+    encoded = encode_basestring(text)
+    return encoded if text.isprintable() else _CONTROLS.sub(_escaped, encoded)
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -147,15 +147,16 @@ def _rows_page() -> str:
         + roff.paragraph(
             "CSV has the columns of all row types that the command line may yield, in one header line. A null is an "
             'empty field and an empty text is "". In --bytes auto a bytes column is two, key and key_b64, of which one '
-            "is filled. Headers and maps are JSON text. The summary is written to standard error."
+            "is filled. Headers, maps and decoded records are JSON text. The summary is written to standard error."
         )
         + roff.paragraph(
             "With --path, rows of a part of a file, or of a partition, have one more column after topic, partition "
             f"and segment: {roff.bold(tables.PATH.name)} {tables.PATH.kind}, {tables.PATH.doc}."
         ),
     )
-    for table in (*tables.TABLES.values(), tables.RECORD_V07):
-        title = "record of Kafka 0.7" if table is tables.RECORD_V07 else table.name
+    titles = {tables.RECORD_V07: "record of Kafka 0.7", tables.RECORD_DECODED: "record of Kafka's own topics"}
+    for table in (*tables.TABLES.values(), *titles):
+        title = titles.get(table, table.name)
         text += roff.section(
             f'"{title}"',
             "".join(

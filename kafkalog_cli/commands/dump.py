@@ -18,8 +18,9 @@ from kafkalog_cli.render.progress import end_progress, open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
 from kafkalog_cli.short_lines import OptionLine
 from kafkalog_cli.standard_streams import ReaderGoneError, ends_with_reader, has_reader
+from kafkalog_core.engine.decoded import AUTO, NO_DECODING, text_decoder
 from kafkalog_core.engine.report import Report
-from kafkalog_core.engine.targets import FileTarget, LogDirTarget, resolve, same_partitions
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget, partition_names, resolve, same_partitions
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.names import LOG_KINDS, DirectoryState
 from kafkalog_core.kafka.rules.releases import parse_release
@@ -29,6 +30,7 @@ from kafkalog_core.output import tables
 from kafkalog_core.storage.paths import is_object
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of
+from kafkalog_core.topics.record_decoders import DECODED_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -84,10 +86,10 @@ LINES: Final = (
     OptionLine(("--limit", "--max-count"), "--limit N, --max-count N", "N rows in all, N records a partition"),
     OptionLine(("--before", "--after"), "--before N, --after N", "also N records around each"),
     OptionLine(("--count", "--stats"), "--count, --stats", "how many, or statistics, not rows"),
-    OptionLine(("--newest-first",), "--newest-first", "highest offsets first"),
+    OptionLine(("--decode",), "--decode auto|none|TOPIC", "what records of Kafka's own topics say"),
+    OptionLine(("--newest-first", "--path"), "--newest-first, --path", "highest offsets first; the files' paths"),
     OptionLine(("--resync",), "--resync", "also what is after damage, marked"),
     OptionLine(("--follow", "--poll-ms"), "--follow, --poll-ms MS", "go on as the log grows"),
-    OptionLine(("--path",), "--path", "show paths of files"),
     OptionLine(("--jobs",), "--jobs N", "processes that read  [default: cores]"),
 )
 """Short lines for --help; a test holds them to the options below, and the help to two screens."""
@@ -165,6 +167,18 @@ LINES: Final = (
     default=0,
     metavar="N",
     help="Also show the N records after each selected one.",
+)
+@click.option(
+    "--decode",
+    type=click.Choice((AUTO, NO_DECODING, *DECODED_TOPICS)),
+    default=AUTO,
+    show_default=True,
+    metavar="auto|none|TOPIC",
+    help=(
+        "What the keys and values of Kafka's own topics say, in added columns. TOPIC, one of "
+        f"{', '.join(DECODED_TOPICS)}: all files hold records of it, whatever their directories are called. Filters "
+        "always test the bytes."
+    ),
 )
 @click.option("--newest-first", is_flag=True, help="Highest offsets first.")
 @click.option(
@@ -248,7 +262,9 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
         Interruption() as interruption,
         open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress,
     ):
-        settings = RowSettings(tables=row_types(request), kept=_asked_columns(filters), **settings_of)
+        settings = RowSettings(
+            tables=row_types(request, is_following=is_following), kept=_asked_columns(filters), **settings_of
+        )
         if output == "table" and not is_following:
             from kafkalog_core.kafka.sim.outcomes import LogOutcomes  # noqa: PLC0415 -- for a table alone
 
@@ -371,9 +387,20 @@ def _needs_path(asked: bool, output: str, alike: list[str]) -> bool:
     return asked or (bool(alike) and output == "table")
 
 
-def row_types(request: DumpRequest) -> tuple[Table, ...]:
+def row_types(request: DumpRequest, *, is_following: bool = False) -> tuple[Table, ...]:
     """Return the row types that a dump may yield."""
-    return tuple(tables.with_path(table) if request.path else table for table in _row_types(request))
+    found = _row_types(request)
+    if tables.RECORD_V07 in found and _may_decode(request, is_following=is_following):
+        found = (*found[:1], tables.RECORD_DECODED, *found[1:])
+    return tuple(tables.with_path(table) if request.path else table for table in found)
+
+
+def _may_decode(request: DumpRequest, *, is_following: bool) -> bool:
+    """Return whether there may be records of Kafka's own topics; those that are followed may be created later."""
+    topics = {topic for topic, _ in partition_names(request.targets)}
+    if is_following and any(isinstance(target, LogDirTarget) for target in request.targets):
+        topics.update(DECODED_TOPICS)
+    return any(text_decoder(request.decode, topic) is not None for topic in topics or {None})
 
 
 def _row_types(request: DumpRequest) -> tuple[Table, ...]:
@@ -395,6 +422,8 @@ _LIKE_GREP = {"counts": "--count", "max_count": "--max-count", "before": "--befo
 def _level(level: str | None, filters: Filters, given: dict[str, Any]) -> str:
     """Return the requested level; by default records if a filter or an option needs them, else batches."""
     needing = [option for name, option in _LIKE_GREP.items() if given[name]]
+    if given["decode"] in DECODED_TOPICS:
+        needing.append("--decode TOPIC")
     if filters.looks_at_content:
         needing.append("filters on keys, values and headers")
     if needing and level not in {None, "records"}:

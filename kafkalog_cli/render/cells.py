@@ -6,10 +6,12 @@ terminal or forge a line. Characters that do not print become `\n`, `\x1b`, `\u2
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.text import moment, size
+from kafkalog_core.text import json_text, moment, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +20,7 @@ __all__ = [
     "NONE",
     "bytes_cell",
     "counts_cell",
+    "decoded_cell",
     "directory_name",
     "headers_cell",
     "human_bytes",
@@ -36,6 +39,8 @@ SHOWN_BYTES: Final = 2048
 SHOWN_HEADERS: Final = 20
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 _AMBIGUOUS: Final = (" ", '"', "x'")
+_WORD: Final = re.compile(r"""[^\s"\\=\[{]+""")
+"""A text that is shown without quotes among others."""
 
 
 def plain(value: object) -> str:
@@ -103,6 +108,28 @@ def bytes_cell(value: object) -> str:
     ambiguous = text in {"", "null"} or text.startswith(_AMBIGUOUS) or text != text.strip()
     shown = safe_text(text) + ("" if whole else _ELLIPSIS)
     return f'"{shown}"' if ambiguous else shown
+
+
+def decoded_cell(decoded: object, raw: object) -> str:
+    """Return what a key or value of one of Kafka's own topics says, on a line: `OffsetCommit group=g topic=t`.
+
+    The bytes are shown of what does not decode, and `null` of a tombstone.
+    """
+    if not isinstance(decoded, dict):
+        return bytes_cell(raw)
+    words = [str(decoded["name"])] if "name" in decoded else []
+    words += [f"v{decoded['version']}"] if "version" in decoded else []
+    words += [f"{name}={_word(value)}" for name, value in decoded["data"].items()]
+    text = " ".join(words)
+    return text if len(text) <= SHOWN_BYTES else text[:SHOWN_BYTES] + _ELLIPSIS
+
+
+def _word(value: object) -> str:
+    """Return a value of a decoded record: a text as it is if it is one word, else JSON."""
+    if isinstance(value, str) and _WORD.fullmatch(value) and value.isprintable():
+        return value
+    text = json_text(value)
+    return text if text.isprintable() else json.dumps(value)  # which has nothing but ASCII
 
 
 def headers_cell(headers: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
@@ -10,6 +11,7 @@ from kafkalog_cli.render.cells import (
     NONE,
     SHOWN_HEADERS,
     bytes_cell,
+    decoded_cell,
     headers_cell,
     human_bytes,
     place_of,
@@ -26,6 +28,7 @@ from kafkalog_cli.render.grid import (
     word_column,
 )
 from kafkalog_core.engine.chunks import BatchChunk, RecordChunk
+from kafkalog_core.engine.decoded import DecodedChunk
 from kafkalog_core.format.columns import FORMAT_V07
 from kafkalog_core.format.control import control_type_name
 from kafkalog_core.format.layout import (
@@ -52,6 +55,7 @@ __all__ = [
     "column_cells",
     "heading_of",
     "kind_of",
+    "kind_of_chunk",
     "partition_of",
     "producer_cell",
     "record_notes",
@@ -142,6 +146,13 @@ _RECORD: Final = (
     TableColumn("headers", lambda row: headers_cell(row.get("headers")), flexible=True, rank=4),
     TableColumn("value", lambda row: bytes_cell(row.get("value")), flexible=True),
 )
+_DECODED: Final = (
+    *_RECORD[:7],
+    TableColumn("key", lambda row: decoded_cell(row.get("decoded_key"), row.get("key")), flexible=True, least=30),
+    _RECORD[8],
+    TableColumn("value", lambda row: decoded_cell(row.get("decoded_value"), row.get("value")), flexible=True, least=20),
+)
+"""Records of Kafka's own topics: bytes are only shown of what does not decode."""
 _SEGMENT: Final = (
     word_column("segment", "segment"),
     word_column("state", "state", rank=1),
@@ -239,6 +250,7 @@ _COUNT: Final = (
 SHOWN: Final[dict[str, tuple[TableColumn, ...]]] = {
     "batch": _BATCH,
     "record": _RECORD,
+    "record decoded": _DECODED,
     "segment": _SEGMENT,
     "index_entry offset": _OFFSET_ENTRY,
     "index_entry time": _TIME_ENTRY,
@@ -263,9 +275,14 @@ def row_style(row: Mapping[str, object]) -> str:
     return "dim" if row.get("outcome") in _OUTCOMES else ""
 
 
+def kind_of_chunk(chunk: Chunk) -> str:
+    """Return the key of the columns of a chunk that has cells."""
+    return "record decoded" if isinstance(chunk, DecodedChunk) else chunk.table.name
+
+
 def kind_of(row: Mapping[str, object]) -> str:
     """Return the key of a row's columns in `SHOWN`."""
-    kind = f"{row.get('type')} {row.get('kind')}"
+    kind = f"{row.get('type')} {'decoded' if 'decoded_key' in row else row.get('kind')}"
     return kind if kind in SHOWN else str(row.get("type"))
 
 
@@ -322,6 +339,8 @@ def column_cells(chunk: Chunk, transactions: Transactions | None = None) -> Iter
     if not isinstance(chunk, BatchChunk | RecordChunk):
         return None
     columns = chunk.columns()
+    if isinstance(chunk, DecodedChunk):
+        return _decoded_cells(chunk, _record_cells(columns, chunk.records, _Outcomes(columns, transactions)))
     if columns.records is not None:
         is_v07 = bool(columns.batches.count) and columns.batches.column("format")[0] == FORMAT_V07
         return None if is_v07 else _record_cells(columns, columns.records, _Outcomes(columns, transactions))
@@ -502,6 +521,15 @@ def _record_cells(columns: ChunkColumns, records: RecordColumns, outcomes: _Outc
             ),
             of_batch.style,
         )
+
+
+def _decoded_cells(chunk: DecodedChunk, rows: Iterator[tuple[Cells, str]]) -> Iterator[tuple[Cells, str]]:
+    """Yield the cells of records of Kafka's own topics, from those of any records."""
+    for (cells, style), text in zip(rows, chunk.texts(), strict=True):
+        *before, key, headers, value = cells
+        key = key if text.key is None else decoded_cell(json.loads(text.key), None)
+        value = value if text.value is None else decoded_cell(json.loads(text.value), None)
+        yield (*before, key, headers, value), style
 
 
 _NO_BATCH: Final = _Batch(

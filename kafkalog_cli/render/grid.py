@@ -66,6 +66,7 @@ class TableColumn(NamedTuple):
     flexible: whether a text may be cut to fit the line; texts of other columns are never cut.
     rank: on a narrow terminal columns are left out by rank, the highest first; those of rank 0 are always shown.
     has_words: whether a flexible column has sentences, which are cut between two words only.
+    least: the smallest width of a flexible column, in terminal cells, unless its texts are shorter.
     """
 
     title: str
@@ -74,6 +75,7 @@ class TableColumn(NamedTuple):
     flexible: bool = False
     rank: int = 0
     has_words: bool = False
+    least: int = _MIN_FLEXIBLE_WIDTH
 
 
 def number_column(title: str, name: str, rank: int = 0) -> TableColumn:
@@ -211,7 +213,7 @@ def _least_width(shown: Sequence[TableColumn], wanted: dict[int, int]) -> int:
 
 
 def _least(column: TableColumn) -> int:
-    return _MIN_SENTENCE_WIDTH if column.has_words else _MIN_FLEXIBLE_WIDTH
+    return _MIN_SENTENCE_WIDTH if column.has_words else column.least
 
 
 def _shared_out(shown: Sequence[TableColumn], wanted: dict[int, int], line_width: int) -> dict[int, int]:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from rich.text import Text
 
 from kafkalog_cli.render.cells import human_bytes, place_of, plain, safe_text, span, time_cell
-from kafkalog_cli.render.columns import DAMAGE_STYLE, SHOWN, column_cells, heading_of, kind_of, partition_of, row_style
+from kafkalog_cli.render.columns import (
+    DAMAGE_STYLE,
+    SHOWN,
+    column_cells,
+    heading_of,
+    kind_of,
+    kind_of_chunk,
+    partition_of,
+    row_style,
+)
 from kafkalog_cli.render.grid import choose_layout, draws_blocks, more_line, narrow_notes, open_console
 from kafkalog_cli.render.summary import KEPT_FINDINGS, finding_lines, last_lines, sentence_texts
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, summary_sentence, verdict
@@ -89,7 +98,7 @@ class TableWriter:
 
     def _take_cells(self, chunk: Chunk, rows: Iterator[tuple[Sequence[str], str]]) -> None:
         """Take rows of one file that are cells already."""
-        self._begin(chunk.table.name)
+        self._begin(kind_of_chunk(chunk))
         heading = ""
         for cells, style in rows:
             heading = heading or heading_of(next(chunk.row_views()))

@@ -103,6 +103,10 @@ class Lines:
         self._templates: dict[tuple[bool, bool, str], Template] = {}
         self._csv_templates: dict[tuple[object, ...], CsvTemplate] = {}
 
+    def records(self, run: RecordRun, *, resynced: bool, selection: bytearray | None = None) -> RecordChunk:
+        """Return the chunk of a run of records."""
+        return RecordChunk(self, run, resynced=resynced, selection=selection)
+
     def template(self, *, is_record: bool, resynced: bool, bytes_mode: str) -> Template:
         """Return the template of record or batch lines."""
         key = (is_record, resynced, bytes_mode)

@@ -40,6 +40,16 @@ _INDEX_MISSING: Final = (
 """LogSegment and Log of each release (loadSegmentFiles): Kafka 0.8.0 throws, 0.9 to 0.10.0 trust an empty index."""
 
 PARTITIONS: Final = {
+    "record.not-decoded": FindingType(
+        "warning",
+        "Records do not decode because {what}{why}: {records}, the first at offset {offset}.",
+        cure="Their bytes are in the columns key and value. If the file holds records of another topic, name it: "
+        "kafkalog dump --decode TOPIC. If a later release of Kafka wrote them, update kafkalog. Else "
+        "compare the log with another replica.",
+        meaning="Records of one of Kafka's own topics have an unknown type or version, or bytes that do not follow the "
+        "schema of their version. There is one finding for each kind of problem in a file.",
+        next_step="kafkalog dump {file} --records --decode none",
+    ),
     "segment.bad-name": FindingType(
         "error",
         "The name of a segment's file has no offset before its first dot.",

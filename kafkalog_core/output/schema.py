@@ -7,9 +7,24 @@ from typing import Final, Literal, NamedTuple
 __all__ = ["MAX_TIMESTAMP", "PLACE", "Column", "Kind", "Table", "new_table"]
 
 Kind = Literal[
-    "string", "int8", "int16", "int32", "int64", "uint32", "double", "bool", "bytes", "headers", "map", "timestamp"
+    "string",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint32",
+    "double",
+    "bool",
+    "bytes",
+    "headers",
+    "map",
+    "json",
+    "timestamp",
 ]
-"""`timestamp`, a moment in UTC, is a kind of columns in tables that Spark's jobs write; other rows have none."""
+"""`timestamp`, a moment in UTC, is a kind of columns in tables that Spark's jobs write; other rows have none.
+
+`json` is an object of any form: as it is in JSON, and its text in CSV and in Spark's tables.
+"""
 
 
 class Column(NamedTuple):

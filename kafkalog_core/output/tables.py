@@ -61,6 +61,7 @@ __all__ = [
     "PRODUCER",
     "PROPERTY",
     "RECORD",
+    "RECORD_DECODED",
     "RECORD_V07",
     "REPLICA",
     "REPLICA_COPY",
@@ -151,6 +152,13 @@ _RECORD_COLUMNS: Final = (
 )
 
 RECORD: Final = new_table("record", *_RECORD_COLUMNS)
+RECORD_DECODED: Final = new_table(
+    "record",
+    *_RECORD_COLUMNS,
+    Column("decoded_key", "json", "what the key says: type, name, data; null: it does not decode, or there is none"),
+    Column("decoded_value", "json", "what the value says: version, data; null: it does not decode, or a tombstone"),
+)
+"""A record of one of Kafka's own topics."""
 RECORD_V07: Final = new_table(
     "record",
     *_RECORD_COLUMNS,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.wire.schemas import MessageField
 
-__all__ = ["MAX_ELEMENTS", "VERSION_BYTES", "Codec", "ElementLimitError", "EncodedPart", "codec"]
+__all__ = ["MAX_ELEMENTS", "UNKNOWN_TAGS", "VERSION_BYTES", "Codec", "ElementLimitError", "EncodedPart", "codec"]
 
 
 class EncodedPart(Protocol):
@@ -47,6 +47,8 @@ MAX_ELEMENTS: Final = 1_000_000
 
 The generated readers of Kafka 4.2.2 and 4.4.0 refuse an array with more; here all arrays of a message count together.
 """
+UNKNOWN_TAGS: Final = "unknown_tags"
+"""Key of a decoded struct: pairs of a tag that its schema does not have and its bytes, in their order, if there are."""
 _MAX_TAGGED: Final = 10_000  # tagged fields of one struct, in the same readers
 _MAX_STRING_BYTES: Final = 0x7FFF  # of a string with a varint length, too: MessageDataGenerator
 _BAD_BYTES: Final = (struct.error, IndexError, UnicodeDecodeError)
@@ -62,7 +64,7 @@ class Codec(Struct, frozen=True):
 
     name: str
     version: int
-    _decode: Callable[[memoryview, int, int, list[int]], tuple[dict[str, Any], int]]
+    _decode: Callable[[bytes | memoryview, int, int, list[int]], tuple[dict[str, Any], int]]
     _encode: Callable[[dict[str, Any], Callable[[EncodedPart], None]], None]
 
     def decode(
@@ -72,15 +74,15 @@ class Codec(Struct, frozen=True):
 
         max_elements: of all arrays together; more of them raise ElementLimitError.
         """
-        view = memoryview(data)
+        view = data if isinstance(data, bytes) else memoryview(data)  # small slices of bytes cost less than views
         try:
             return self._decode(view, position, len(view), [max_elements])
         except _BAD_BYTES as error:
             raise ProtocolError(f"{self.name} version {self.version} cannot be decoded: {error}") from error
 
-    def decode_whole(self, data: bytes | memoryview) -> dict[str, Any]:
-        """Return the message that some bytes are. Raises ProtocolError, also if bytes are left."""
-        message, end = self.decode(data)
+    def decode_whole(self, data: bytes | memoryview, position: int = 0) -> dict[str, Any]:
+        """Return the message that some bytes are from a position on. Raises ProtocolError, also if bytes are left."""
+        message, end = self.decode(data, position)
         if end != len(data):
             raise ProtocolError(f"{self.name} version {self.version} ends at byte {end} of {len(data)}")
         return message
@@ -109,7 +111,7 @@ def codec(name: str, version: int) -> Codec:
     return Codec(name, version, space[decode], space[encode])
 
 
-def _varint(view: memoryview, position: int) -> tuple[int, int]:
+def _varint(view: bytes | memoryview, position: int) -> tuple[int, int]:
     """Return an unsigned varint of at most 32 bits, and the position after it (`ByteUtils.readUnsignedVarint`)."""
     value = shift = 0
     while True:
@@ -202,14 +204,12 @@ class _Source:
         self._flush_reads(body, run)
         pairs = [f"{field.name!r}: v_{field.name}" for field in (*plain, *tagged)]
         pairs += [f"{field.name!r}: {self._default(field)}" for field in absent]
+        message = f"{{{', '.join(pairs)}}}"
         if self._is_flexible:
             self._decode_tags(tagged, body)
+            body.append(f"if u: return {{**{message}, {UNKNOWN_TAGS!r}: u}}, p")
         name = self._new("decode_")
-        self.lines += [
-            f"def {name}(b, p, e, c):",
-            *(f"    {line}" for line in body),
-            f"    return {{{', '.join(pairs)}}}, p",
-        ]
+        self.lines += [f"def {name}(b, p, e, c):", *(f"    {line}" for line in body), f"    return {message}, p"]
         return name
 
     def _default(self, field: MessageField) -> str:
@@ -247,8 +247,8 @@ class _Source:
             self._decode_elements(field, target, inner)
         else:
             inner += ["q = p + n", f"if q > e: raise short({what}, n, e - p)"]
-            value = {"string": "str(b[p:q], 'utf-8')", "bytes": "bytes(b[p:q])", "records": "b[p:q]"}[field.type]
-            inner += [f"{target} = {value}; p = q"]
+            value = {"string": "str({}, 'utf-8')", "bytes": "bytes({})", "records": "memoryview(b)[p:q]"}[field.type]
+            inner += [f"{target} = {value.format('b[p:q]')}; p = q"]
         body += [f"    {line}" for line in inner]
 
     def _decode_length(self, field: MessageField, body: list[str], run: list[tuple[str, str]]) -> None:
@@ -315,7 +315,7 @@ class _Source:
 
     def _decode_tags(self, tagged: Sequence[MessageField], body: list[str]) -> None:
         body += [f"v_{field.name} = {self._default(field)}" for field in tagged]
-        body += ["n = b[p]; p += 1"]
+        body += ["u = None", "n = b[p]; p += 1"]
         body += ["if n:", "    if n > 127: n, p = varint(b, p - 1)"]
         body += [f"    s = min(c[0], {_MAX_TAGGED})", "    if n > s: raise many('a struct with tagged fields', n, s)"]
         body += ["    c[0] -= n"]
@@ -337,7 +337,9 @@ class _Source:
             one += [f"if p != end: raise short({field.name!r}, s, end - p)"]
             inner += [f"    {line}" for line in one]
             word = "elif"
-        inner += ["else: p = end"] if tagged else ["p = end"]
+        # A tag of a later release is kept: a record that is decoded and encoded again is the same.
+        unknown = ["if u is None: u = []", "u.append((t, bytes(b[p:end]))); p = end"]
+        inner += ["else:", *(f"    {line}" for line in unknown)] if tagged else unknown
         body += [f"        {line}" for line in inner]
 
     # --- encoding -----------------------------------------------------------------------------------------------------
@@ -429,10 +431,7 @@ class _Source:
         return [*lines, "    A(x)"]
 
     def _encode_tags(self, tagged: Sequence[MessageField], body: list[str]) -> None:
-        if not tagged:
-            body.append("A(V[0])")
-            return
-        body.append("tags = []")
+        body.append(f"tags = [(t, [x]) for t, x in m[{UNKNOWN_TAGS!r}]] if {UNKNOWN_TAGS!r} in m else []")
         for field in tagged:
             name = f"v_{field.name}"
             is_other = f"{name} != {field.default!r}"
@@ -443,6 +442,8 @@ class _Source:
             body.append(f"    if {is_other}:")
             function = self._tag_encoder(field)
             body += [f"        tag = []; {function}({name}, tag.append); tags.append(({field.tag}, tag))"]
+        # Tags are in ascending order (KIP-482), and no two have one number, so their values are not compared.
+        body.append("if len(tags) > 1: tags.sort(key=lambda each: each[0])")
         body.append("if not tags: A(V[0])")
         body.append("else:")
         body.append("    A(put_varint(len(tags)))")

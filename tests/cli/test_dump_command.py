@@ -82,6 +82,10 @@ def test_filters(dumping, arguments, name, value):
         (["--stats"], "stats", True),
         (["--path"], "path", True),
         (["--max-batch-bytes", "64k"], "max_batch_bytes", 65536),
+        ([], "decode", "auto"),
+        (["--decode", "none"], "decode", "none"),
+        (["--decode", "__transaction_state"], "decode", "__transaction_state"),
+        (["--decode", "__transaction_state"], "level", "records"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -19,6 +19,9 @@ from kafkalog_core.output import tables
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, header_key_finding, rows_to_arrow
 from kafkalog_core.spark.session.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS
 from kafkalog_core.storage.scan import Run
+from kafkalog_core.text import json_text
+from kafkalog_core.topics.group_offsets import CommittedOffset
+from kafkalog_core.topics.group_records import encode_offset
 from tests.support import strategies
 from tests.support.build import ABORT, GZIP, Record, batch_v2, message_v0, message_v07, message_v1, txn_marker
 from tests.support.logs import dump_rows, record_chunks, records, write_segments
@@ -55,9 +58,12 @@ def values(batches: Sequence[pa.RecordBatch]) -> list[dict[str, object]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def as_arrow(row: dict[str, object]) -> dict[str, object]:
+def as_arrow(row: dict[str, object], table: tables.Table) -> dict[str, object]:
     """A row of a dump as Arrow gives it back."""
-    wanted = {name: value for name, value in row.items() if name != "type"}
+    wanted = {name: row.get(name) for name in table.names if name != "type"}
+    for name in ("decoded_key", "decoded_value"):
+        if wanted.get(name) is not None:
+            wanted[name] = json_text(wanted[name])
     if wanted.get("headers") is not None:
         wanted["headers"] = [
             {"key": key.decode("utf-8", "replace"), "value": value} for key, value in wanted["headers"]
@@ -87,7 +93,7 @@ def partition(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(("level", "table"), [("records", RECORDS), ("batches", BATCHES)])
 def test_rows_are_those_of_a_dump(partition, level, table, bounds):
     expected = [
-        as_arrow(row)
+        as_arrow(row, table)
         for row in dump_rows(partition, level=level, path=True)
         if row["type"] == level[:-1].removesuffix("e")
     ]
@@ -98,6 +104,35 @@ def test_rows_are_those_of_a_dump(partition, level, table, bounds):
     dictionaries = gathered(ArrowRows(table, dictionary=True, **bounds), chunks_of(partition, level))
     assert [batch.cast(arrow_schema(table)) for batch in dictionaries] == batches
     assert len({*(batch.column("segment")[0].as_py() for batch in batches)}) == 4
+
+
+@pytest.mark.parametrize("bounds", [{}, {"batch_rows": 3}, {"batch_bytes": 50}])
+def test_records_of_own_topics_are_decoded_as_json_text(tmp_path, partition, bounds):
+    """One schema for all files; the columns are null where records are not decoded."""
+    where = [CommittedOffset(offset=at, leader_epoch=1, metadata="é") for at in range(5)]
+    some = [encode_offset("g", "orders", 3, each) for each in where] + [encode_offset("g", "orders", 3, None)]
+    data = batch_v2([Record(offset=at, key=key, value=value) for at, (key, value) in enumerate(some)])
+    data += txn_marker(ABORT, offset=6, producer_id=7) + batch_v2([Record(offset=7, key=b"\0\x63", value=b"")])
+    log = write_segments(tmp_path / "__consumer_offsets-0", {0: data})
+    expected = [
+        as_arrow(row, RECORDS)
+        for path in (log, partition)
+        for row in dump_rows(path, level="records", path=True, decode="auto")
+        if row["type"] == "record"
+    ]
+    assert sum(row["decoded_value"] is not None for row in expected) == 5
+    for dictionary in (False, True):
+        rows = ArrowRows(RECORDS, dictionary=dictionary, **bounds)
+        chunks = (chunk for path in (log, partition) for chunk in chunks_of(path, "records", decode="auto"))
+        batches = [batch.cast(arrow_schema(RECORDS)) for batch in gathered(rows, chunks)]
+        assert values(batches) == expected
+    names = ["decoded_value", "offset"]
+    batches = gathered(ArrowRows(RECORDS, names), chunks_of(log, "records", decode="auto"))
+    assert values(batches) == [{name: row[name] for name in names} for row in expected[:8]]
+    assert values(gathered(ArrowRows(RECORDS, names), chunks_of(log, "records")))[0] == {
+        "decoded_value": None,
+        "offset": 0,
+    }
 
 
 def test_selected_rows_and_wanted_columns(partition):
@@ -124,10 +159,12 @@ def test_any_log(log, rows, most):
     data = b"".join(one.data for one in log)
     chunks = record_chunks(data)
     batches = gathered(ArrowRows(tables.RECORD, batch_rows=rows, batch_bytes=most), chunks)
-    assert values(batches) == [as_arrow(row) for chunk in chunks for row in chunk.rows()]
+    assert values(batches) == [as_arrow(row, tables.RECORD) for chunk in chunks for row in chunk.rows()]
     assert all(batch.num_rows <= rows for batch in batches)
     chunk = BatchChunk(Lines(RowOrigin(None, None, "0.log")), Run(memoryview(data), walked(data), True))
-    assert values(gathered(ArrowRows(tables.BATCH, batch_rows=rows), [chunk])) == [*map(as_arrow, chunk.rows())]
+    assert values(gathered(ArrowRows(tables.BATCH, batch_rows=rows), [chunk])) == [
+        as_arrow(row, tables.BATCH) for row in chunk.rows()
+    ]
 
 
 def test_records_of_07_have_the_columns_of_all():

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkalog_cli.main import cli
-from kafkalog_core.output.tables import RECORD_V07, TABLES, with_path
+from kafkalog_core.output.tables import RECORD_DECODED, RECORD_V07, TABLES, with_path
 from tests.cli.terminals import Ended, run
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "double": (int, float),
     "headers": (list,),
     "map": (dict, list),
+    "json": (dict,),
 }
 
 
@@ -97,6 +98,7 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("{kafka}", 4),
         Case("--records --path {kafka}", 4),
         Case("--records --bytes hex --newest-first {kafka}/customers-0"),
+        Case("--records --decode auto {kafka}/__consumer_offsets-0"),
         Case("--segments {kafka}", 4),
         Case("--files {kafka}/payments-0"),
         Case("--files --segments {kafka}", 4),
@@ -402,7 +404,7 @@ def _judge_rows(rows: Sequence[dict[str, Any]], path: str, case: Case, form: str
 def _declared(name: str) -> list[tuple[Column, ...]]:
     tables = [TABLES[name], with_path(TABLES[name])]
     if name == "record":
-        tables += [RECORD_V07, with_path(RECORD_V07)]
+        tables += [each for one in (RECORD_V07, RECORD_DECODED) for each in (one, with_path(one))]
     return [table.columns for table in tables]
 
 

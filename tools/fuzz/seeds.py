@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tests.support import build, build_files
 from tests.support.framing import FRAMINGS, compress
 from tools.fuzz.seed_dirs import DUMP_OPTIONS, VERIFY_OPTIONS, directory_seeds, repair_seeds
+from tools.fuzz.seed_records import record_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -294,6 +295,7 @@ _SEEDS: Final[dict[str, Callable[[], Iterator[bytes]]]] = {
     "texts": lambda: _one_of(_checkpoints, _properties),
     "small": lambda: _one_of(_control, _names, _sniff),
     "lines": _lines,
+    "decoders": lambda: record_seeds(FIXTURES),
     "columns": _columns,
     "dump": lambda: directory_seeds(_real_files(), DUMP_OPTIONS, _DIRECTORY_BYTES),
     "verify": lambda: directory_seeds(_real_files(), VERIFY_OPTIONS, _DIRECTORY_BYTES),

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from kafkalog_core.engine.chunks import RowOrigin, rows_at
+from kafkalog_core.engine.decoded import Undecoded, decoding_findings
 from kafkalog_core.engine.log_stats import LogStats
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.errors import (
@@ -110,7 +111,7 @@ class Dumper:
     """One dump: its steps, and the rows of each of them.
 
     `matches` are the matching records of the current log, where a request only counts them. `extents` are its files as
-    they were read, by path; None for a file that was not read to its end.
+    they were read, by path; None for a file that was not read to its end. `undecoded`: its records that do not decode.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class Dumper:
         self._checkpoints = Checkpoints()
         self.matches = 0
         self.extents: dict[str, SegmentExtent | None] = {}
+        self.undecoded = Undecoded()
 
     def steps(self) -> Iterator[Step]:
         """Yield what yields the rows, in order; a step is taken before the next one, or is a `DumpTask`.
@@ -158,6 +160,7 @@ class Dumper:
             rows = self._reader.rows(file_part.file, file_part.unit, None, file_part.part)
             yield from self._uncounted(self._guarded(rows, file_part.path, file_part.unit))
             self.add_extent(file_part.path, self._reader.take_extents().get(file_part.path))
+            self.undecoded.add(self._reader.take_undecoded())
 
     def add_extent(self, path: str, extent: SegmentExtent | None) -> None:
         """Add the offsets of a file, or of the next part of it; None: it was not read to its end."""
@@ -214,6 +217,7 @@ class Dumper:
                 yield lambda: self._uncounted(self._logs(unit))
             else:
                 yield from self._tasks(unit)
+            yield lambda: self._findings(self._not_decoded(unit))
             if self._request.counts:
                 yield partial(self._count_row, unit, path)
 
@@ -241,6 +245,12 @@ class Dumper:
     def _begun(self, partition: Partition) -> Iterator[Chunk]:
         self._report.partitions += 1
         yield from self._findings(partition.findings)
+
+    def _not_decoded(self, unit: Unit) -> Iterable[Finding]:
+        """Return findings about the records of a log that do not decode, which was just read."""
+        undecoded, self.undecoded = self.undecoded, Undecoded()
+        undecoded.add(self._reader.take_undecoded())
+        return decoding_findings(undecoded, unit.topic, unit.partition).values()
 
     # --- their rows ---------------------------------------------------------------------------------------------------
     def _chain(self, unit: Unit) -> Iterable[Finding]:
@@ -373,6 +383,7 @@ class Dumper:
             reader.begin_log()
             rows = segment_row(reader, log, unit, None) if as_segment else reader.rows(log, unit, None)
             yield from self._guarded(rows, file.path, unit)
+            yield from self._findings(self._not_decoded(unit))
         else:
             yield from self._guarded(self._entries(target), file.path, unit)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.engine.chunks import LineBuffer, Lines
+from kafkalog_core.engine.decoded import decoding_findings
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.errors import KafkalogError, NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import found
@@ -76,14 +76,12 @@ class Tail:
         list_files: Callable[[], Unit],
         reader: LogReader,
         report: Report,
-        out: LineBuffer,
         *,
         is_followed: Callable[[str], bool] | None = None,
     ) -> None:
         self._list_files = list_files
         self._reader = reader
         self._report = report
-        self._out = out
         self._is_followed = is_followed
         self._reported: set[tuple[str, str]] = set()
         self._held: tuple[LogFile, Unit] | None = None
@@ -232,7 +230,7 @@ class Tail:
 
     def _read(self, source: Source, file: LogFile, unit: Unit) -> Iterator[Chunk]:
         self._held = None
-        lines = Lines(file.place, self._out)
+        lines = self._reader.lines_of(file)
         doubted: Damage | None = None
         while True:
             for item in self._scan(source, file):
@@ -241,6 +239,7 @@ class Tail:
                     self._last_offset = item.batches.column("last_offset")[-1]
                     self._history.add(file, item)
                     yield from self._reader.run(item, lines)
+                    yield from self._undecoded(file)
                     continue
                 # An append may be running: what looks cut off now may be whole at the next poll.
                 if file.is_last and may_be_unfinished(source, item):
@@ -253,6 +252,14 @@ class Tail:
                 yield self._reader.damage(self._placed(item, file), file, "error")
             else:
                 return
+
+    def _undecoded(self, file: LogFile) -> Iterator[Chunk]:
+        """Report each kind of problem of the records that do not decode once for a file, when it is first met."""
+        undecoded = self._reader.take_undecoded()
+        for kind, finding in decoding_findings(undecoded, file.place.topic, file.place.partition).items():
+            if (kind, finding.code) not in self._reported:
+                self._reported.add((kind, finding.code))
+                yield self._finding(finding)
 
     def _placed(self, damage: Damage, file: LogFile) -> Damage:
         """Return damage with the offset expected there, which a scan from the middle of a file does not know."""
@@ -331,8 +338,7 @@ class _Following:
         self.tails: dict[str, Tail] = {}
         self._request = request
         self._report = report
-        self._reader = LogReader(request, report, NO_PROGRESS)
-        self._out = LineBuffer()  # one for all: a log directory may hold thousands of partitions
+        self._reader = LogReader(request, report, NO_PROGRESS)  # one for all: there may be thousands of partitions
         self._identities: set[tuple[int, int]] = set()
 
     def join(self, targets: Iterable[Target]) -> None:
@@ -344,7 +350,6 @@ class _Following:
                         place.list_files,
                         self._reader,
                         self._report,
-                        self._out,
                         is_followed=self.tails.__contains__ if place.is_file else None,
                     )
                     self._identities.add(place.identity)

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.engine.chunks import LineBuffer, Lines, rows_at
+from kafkalog_core.engine.decoded import DecodedLines, Undecoded, text_decoder
 from kafkalog_core.engine.parts import WHOLE, LogPart, part_items
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_INT64
@@ -142,6 +143,7 @@ class LogReader:
         self._runs = RunReader(request, report, progress)
         self._out = LineBuffer() if out is None else out
         self._extents: dict[str, SegmentExtent] = {}
+        self._undecoded = Undecoded()
         self._last: BatchMark | None = None
 
     @property
@@ -172,6 +174,20 @@ class LogReader:
         extents, self._extents = self._extents, {}
         return extents
 
+    def take_undecoded(self) -> Undecoded:
+        """Return the records that do not decode, of the rows that were written since the last call."""
+        found, self._undecoded = self._undecoded, Undecoded()
+        return found
+
+    def lines_of(self, file: LogFile) -> Lines:
+        """Return what the rows of a file are written with."""
+        decode = None if file.is_v07 else text_decoder(self._request.decode, file.place.topic)
+        if decode is None:
+            return Lines(file.place, self._out)
+        return DecodedLines(
+            file.place, self._out, decode, lambda problem, offset: self._undecoded.note(file.path, problem, offset)
+        )
+
     @property
     def last_batch(self) -> BatchMark | None:
         """The batch at the highest position of the last file that `rows` has read to its end; None: there is none."""
@@ -188,7 +204,7 @@ class LogReader:
 
         Parts are read forwards, and only of files that are not of 0.7.
         """
-        lines = Lines(file.place, self._out)
+        lines = self.lines_of(file)
         extent = SegmentExtent(file.path, file.base_offset or 0)
         self._last = last = None
         with Source.open(file.path) as source:

@@ -29,6 +29,7 @@ from kafkalog_core.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.engine.decoded import Undecoded
     from kafkalog_core.engine.parts import LogPart
     from kafkalog_core.engine.spool import OutputStream, TaskOutput
     from kafkalog_core.kafka.sim.logfiles import SegmentExtent
@@ -239,6 +240,7 @@ class _ParallelDump:
         self._report.add(result.report)
         self._report.note_written()
         self._dumper.matches += result.matches
+        self._dumper.undecoded.add(result.undecoded)
         for file_part, extent in zip(
             task.file_parts if isinstance(task, DumpTask) else (), result.extents, strict=True
         ):
@@ -310,12 +312,14 @@ class _TaskResult(NamedTuple):
     """What was found in a task.
 
     report: counts of what is written, and matching records. extents: offsets of each part; None: not read to its end.
+    undecoded: records that do not decode.
     about: findings about a file that is read in parts, which are neither written nor counted.
     """
 
     report: Report
     matches: int
     extents: list[SegmentExtent | None]
+    undecoded: Undecoded
     about: list[dict[str, object]]
 
 
@@ -361,4 +365,4 @@ def _written(
                 report.forget_finding(row)
             about += rows
         extents.append(dumper.extents.pop(file_part.path))
-    return _TaskResult(report, dumper.matches, extents, about)
+    return _TaskResult(report, dumper.matches, extents, dumper.undecoded, about)

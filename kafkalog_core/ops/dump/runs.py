@@ -13,7 +13,8 @@ from functools import partial
 from operator import and_, itemgetter
 from typing import TYPE_CHECKING, Literal, cast
 
-from kafkalog_core.engine.chunks import BatchChunk, RecordChunk, rows_at
+from kafkalog_core.engine.chunks import BatchChunk, rows_at
+from kafkalog_core.engine.decoded import NO_DECODING
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.filters.rows import batch_marks, batches_in_times, content_marks, range_marks, undecided
 from kafkalog_core.findings import for_rules
@@ -248,11 +249,11 @@ class RunReader:
         if self._hits.is_needed:
             earlier, hits = self._hits.widen(among, hits, run.records.count)
             yield from self._earlier(earlier)
-            whole = RecordChunk(lines, run, resynced=resynced)
+            whole = lines.records(run, resynced=resynced)
             for row in self._hits.last_hidden(among, hits, run.records.count):
                 self._hits.keep(whole.table, _owned(whole.row_view(row)))
         selection = self._limited(hits, run.records.count)
-        chunk = RecordChunk(lines, run, resynced=resynced, selection=selection)
+        chunk = lines.records(run, resynced=resynced, selection=selection)
         self._report.records += chunk.count
         if chunk.count:
             yield chunk
@@ -434,6 +435,8 @@ class DumpRequest(Struct, frozen=True, kw_only=True):
         max_batch_bytes: size of the largest batch that is read, in bytes, decompressed too.
         stats: a row of statistics for each partition instead of its rows.
         path: whether rows have a column with the path of their file.
+        decode: which records have columns with what key and value say: `auto`, those of Kafka's own topics; `none`; or
+            the topic whose records all files hold.
         kafka: release whose rules findings report as the broker's action; None: the rules of the newest release.
     """
 
@@ -452,6 +455,7 @@ class DumpRequest(Struct, frozen=True, kw_only=True):
     max_batch_bytes: int = MAX_BATCH_BYTES
     stats: bool = False
     path: bool = False
+    decode: str = NO_DECODING
     kafka: Release | None = None
 
     @property

@@ -12,6 +12,7 @@ from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from kafkalog_core.engine.decoded import AUTO
 from kafkalog_core.engine.parts import grouped
 from kafkalog_core.errors import LockedError
 from kafkalog_core.findings import found
@@ -109,7 +110,9 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
     @property
     def reading(self) -> DumpRequest:
         """How logs are read."""
-        return DumpRequest(targets=(), level="records", max_batch_bytes=self.max_batch_bytes, resync=self.resync)
+        return DumpRequest(
+            targets=(), level="records", max_batch_bytes=self.max_batch_bytes, resync=self.resync, decode=AUTO
+        )
 
 
 def export(

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from kafkalog_core.engine.chunks import RecordChunk
+from kafkalog_core.engine.decoded import decoding_findings
 from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import AccessError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, Finding, found
@@ -472,6 +473,9 @@ class _Exporter:
             self._sink.put(
                 found(code, file_part.path, reason=error.message, topic=file_part.topic, partition=file_part.partition)
             )
+        undecoded = decoding_findings(reader.take_undecoded(), file_part.topic, file_part.partition)
+        for finding in undecoded.values():
+            self._sink.put(finding)
         extent = reader.take_extents().get(file_part.path)
         # The file was deleted, or another file has its name now
         if extent is None:

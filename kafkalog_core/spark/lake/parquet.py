@@ -37,7 +37,7 @@ _TABLE_ROWS: Final = 50_000
 _ROWS_AT_ONCE: Final = 16 * 1024  # that the encoders take; by 1,024, as they would, costs a tenth
 _PLACE: Final = ("topic", "partition")
 _STEPPING: Final = (BOUNDED - {*_PLACE}) | {"sequence"}
-_OWN: Final = frozenset({"key", "value"})
+_OWN: Final = frozenset({"key", "value", "decoded_value"})
 """Columns whose values are almost all distinct: a dictionary would cost time and save nothing."""
 
 

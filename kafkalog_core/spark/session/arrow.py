@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog_core import kernels
+from kafkalog_core.engine.decoded import DecodedChunk
 from kafkalog_core.findings import found
 from kafkalog_core.format.columns import RECORD_FIELDS
 from kafkalog_core.kernels import programs as numbers
 from kafkalog_core.output.templates import Cells, GatherPlan, Headers, Texts
 from kafkalog_core.spark.session.schema import columns_of, spark_text, time_name
+from kafkalog_core.text import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,6 +64,7 @@ def arrow_type(kind: Kind) -> pa.DataType:
         "bytes": pa.binary(),
         "headers": pa.list_(pa.field("element", header)),
         "map": pa.map_(pa.string(), pa.int64()),
+        "json": pa.string(),
         "timestamp": pa.timestamp("us", tz="UTC"),
     }[kind]
 
@@ -174,6 +177,8 @@ def arrow_column(column: Column, values: Sequence[object]) -> pa.Array:
         values = [None if value is None else spark_text(str(value)) for value in values]
     elif column.kind == "headers":
         values = [None if value is None else [*map(_header, cast("Iterable[object]", value))] for value in values]
+    elif column.kind == "json":
+        values = [None if value is None else json_text(value) for value in values]
     elif column.kind == "map":
         values = [None if value is None else [*cast("Mapping[str, int]", value).items()] for value in values]
     return pa.array(values, type=arrow_type(column.kind))
@@ -366,7 +371,8 @@ class ArrowRows:
         dictionary: bool = False,
     ) -> None:
         self._columns = columns_of(table, names)
-        self._gathered = [column for column in self._columns if column.name not in _ORIGIN]
+        self._gathered = [column for column in self._columns if column.name not in _ORIGIN and column.kind != "json"]
+        self._decoded: dict[str, list[str | None]] = {each.name: [] for each in self._columns if each.kind == "json"}
         self._is_record = "headers" in table.names
         self._batch_rows = max(1, batch_rows)
         self._batch_bytes = min(batch_bytes, MOST_BYTES)
@@ -400,6 +406,8 @@ class ArrowRows:
             )
             if count:
                 buffers.gather(parts, self._picked, count, before, self._done)
+                if self._decoded and isinstance(chunk, DecodedChunk):
+                    self._decode(chunk, self._picked[:count])
             if row >= columns.count:
                 return
             yield from self.flush()
@@ -415,10 +423,28 @@ class ArrowRows:
         gathered = iter(self._buffers.take(self._gathered, rows))
         self._done = array("q", [0] * numbers.DONE_SIZE)
         arrays = [
-            self._constants.array(column, origin[column.name], rows) if column.name in _ORIGIN else next(gathered)
+            self._constants.array(column, origin[column.name], rows)
+            if column.name in _ORIGIN
+            else self._decoded_array(column, rows)
+            if column.name in self._decoded
+            else next(gathered)
             for column in self._columns
         ]
         yield pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self._columns])
+
+    def _decode(self, chunk: DecodedChunk, rows: Iterable[int]) -> None:
+        """Append what the picked records of a chunk say, as JSON text."""
+        keys, values = self._decoded.get("decoded_key"), self._decoded.get("decoded_value")
+        for text in chunk.texts(rows):
+            if keys is not None:
+                keys.append(text.key)
+            if values is not None:
+                values.append(text.value)
+
+    def _decoded_array(self, column: Column, rows: int) -> pa.Array:
+        """Return a column of JSON text; all of it is null in a file whose records are not decoded."""
+        texts, self._decoded[column.name] = self._decoded[column.name], []
+        return pa.array(texts, pa.string()) if texts else self._constants.array(column, None, rows)
 
     def _note_replaced(self, place: RowOrigin, keys: int, offset: int) -> None:
         if not keys:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.output.schema import Column, new_table
-from kafkalog_core.output.tables import BATCH, FINDING, PARTITION, RECORD, SEGMENT, Table, with_path
+from kafkalog_core.output.tables import BATCH, FINDING, PARTITION, RECORD_DECODED, SEGMENT, Table, with_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,8 @@ __all__ = [
 ]
 
 
-RECORDS: Final = with_path(RECORD)
+RECORDS: Final = with_path(RECORD_DECODED)
+"""All records have the decoded columns, as JSON text; they are null in topics that are not Kafka's own."""
 BATCHES: Final = with_path(BATCH)
 SEGMENTS: Final = with_path(SEGMENT)
 FINDINGS: Final = FINDING
@@ -82,18 +83,18 @@ def is_derived(column: Column) -> bool:
     return column.kind == "timestamp" or column.name == IS_COMMITTED
 
 
-_AFTER: Final = RECORD.names.index("is_transactional") + 1
+_AFTER: Final = RECORD_DECODED.names.index("is_transactional") + 1
 EXPORTED: Final = _with_times(
     Table(
-        RECORD.name,
+        RECORD_DECODED.name,
         (
-            *RECORD.columns[:_AFTER],
+            *RECORD_DECODED.columns[:_AFTER],
             Column(
                 IS_COMMITTED,
                 "bool",
                 "whether read_committed consumers get it; null: control records, and outcomes unknown at the export",
             ),
-            *RECORD.columns[_AFTER:],
+            *RECORD_DECODED.columns[_AFTER:],
         ),
     )
 )
@@ -137,6 +138,7 @@ _DDL: Final[dict[Kind, str]] = {
     "bytes": "binary",
     "headers": "array<struct<key:string,value:binary>>",
     "map": "map<string,bigint>",
+    "json": "string",
     "timestamp": "timestamp",
 }
 
@@ -193,6 +195,7 @@ def _spark_type(kind: Kind) -> DataType:
         "bytes": types.BinaryType(),
         "headers": types.ArrayType(header),
         "map": types.MapType(types.StringType(), types.LongType()),
+        "json": types.StringType(),
         "timestamp": types.TimestampType(),
     }[kind]
 

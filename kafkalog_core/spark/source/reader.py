@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from kafkalog_core.engine.chunks import BatchChunk, RecordChunk
+from kafkalog_core.engine.decoded import AUTO, NO_DECODING
 from kafkalog_core.engine.parts import grouped
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, resolve, same_partitions
@@ -121,6 +122,7 @@ def dump_request(options: SourceOptions, names: Sequence[str], targets: Sequence
         resync=options.resync,
         max_batch_bytes=options.max_batch_bytes,
         path="path" in names,
+        decode=AUTO if {"decoded_key", "decoded_value"}.intersection(names) else NO_DECODING,
     )
 
 

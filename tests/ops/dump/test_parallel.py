@@ -114,6 +114,8 @@ def partitions_below(directory: Path) -> list[Path]:
     ("form", "options"),
     [
         ("ndjson", {"level": "records"}),
+        ("ndjson", {"level": "records", "decode": "auto"}),
+        ("csv", {"level": "records", "decode": "auto", "filters": Filters(offsets=(0, 300))}),
         ("ndjson", {"level": "batches", "files": True, "path": True}),
         ("csv", {"level": "records", "path": True, "filters": Filters(contains=b"1")}),
         ("csv", {"level": "batches", "resync": True}),
@@ -127,6 +129,19 @@ def test_real_directories(form: str, options: dict[str, Any], corpus: Path, outp
     expected = alone(request, form, output("alone"))
     assert len(expected[0]) > (10_000 if kernels.COMPILED else 100)
     assert together(request, form, output("together")) == expected
+
+
+@pytest.mark.parametrize("size", [400, 5000])
+def test_records_that_do_not_decode_are_counted_over_all_pieces(
+    size: int, tmp_path: Path, output: Callable[[str], Output]
+) -> None:
+    data = b"".join(batch_v2(records(at, 10, size=100)) for at in range(0, 400, 10))
+    request = request_of(
+        write_segments(tmp_path / "__consumer_offsets-0", {0: data, 500: data[:900]}), level="records", decode="auto"
+    )
+    expected = alone(request, "ndjson", output("alone"))
+    assert b": 400 records, the first at offset 0." in expected[0]
+    assert together(request, "ndjson", output("together"), size=size) == expected
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

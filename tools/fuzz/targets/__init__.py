@@ -14,6 +14,7 @@ from tools.fuzz.targets.columns import batch_checks, index_checks, record_checks
 from tools.fuzz.targets.dumping import dumped
 from tools.fuzz.targets.files import checkpoints, control, indexes, names, properties, sniffing
 from tools.fuzz.targets.logs import legacy, lines, records, v07, walk
+from tools.fuzz.targets.own_topics import own_topics
 from tools.fuzz.targets.payloads import codecs
 from tools.fuzz.targets.repairing import repaired
 from tools.fuzz.targets.verifying import verification
@@ -56,6 +57,7 @@ FAMILIES: Final = {
     "texts": Family(_one_of(checkpoints, properties), 800, 2),
     "small": Family(_one_of(control, names, sniffing), 400, 2),
     "lines": Family(lines, 800, 2),
+    "decoders": Family(own_topics, 1000, 2),
     "columns": Family(_one_of(batch_checks, record_checks, replays, index_checks), 600, 3),
     "dump": Family(dumped, 3000, 2, mutated),
     "verify": Family(verification, 3000, 2, mutated),
