@@ -43,7 +43,7 @@ _HEADS: Final = {
     "behind": "OPEN IN A COPY THAT IS BEHIND",
 }
 _PURPOSES: Final = {
-    "hanging": "To end it once the brokers run; read_committed consumers then never get the records of the transaction:",
+    "hanging": "To end it once the brokers run (read_committed consumers never get its records then):",
     "undecided": "Name the log directories of all brokers, or ask the brokers once they run:",
 }
 """What the commands of a kind of transaction are for."""
@@ -251,10 +251,10 @@ def _verdict(found: TransactionsFound) -> tuple[str, str]:
     kind = min((str(row["kind"]) for row in (*chosen, *of_ids)), key=KINDS.index)
     style = _STYLES.get(kind, "bold")
     if not chosen:
-        first = min(of_ids, key=lambda row: KINDS.index(str(row["kind"])))  # type: ignore[arg-type]  # it is a Kind
+        first = min(of_ids, key=lambda row: KINDS.index(str(row["kind"])))
         more = f" and {len(of_ids) - 1} more" if of_ids[1:] else ""
         return f"{_HEADS[kind]}: the transaction of {_who(first)}{more}, but no partition here is held back", style
-    worst = min(chosen, key=lambda row: (KINDS.index(str(row["kind"])), -number(row, "waiting_records")))  # type: ignore[arg-type]
+    worst = min(chosen, key=lambda row: (KINDS.index(str(row["kind"])), -number(row, "waiting_records")))
     place = f"{plain(worst['topic'])}-{worst['partition']}"
     what = f"{place} is held back at offset {worst['last_stable_offset']} by {_who(worst)}"
     count = number(worst, "waiting_records")

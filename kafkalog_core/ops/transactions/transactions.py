@@ -285,7 +285,7 @@ class _Joined:
         """Yield a row for each transactional id, and for each producer of none with an open transaction."""
         rows = [*self._named_rows(), *self._nameless_rows()]
         rows.sort(key=lambda row: str(row["transactional_id"] or ""))
-        yield from sorted(rows, key=lambda row: KINDS.index(row["kind"]))  # type: ignore[arg-type]  # it is a Kind
+        yield from sorted(rows, key=lambda row: KINDS.index(row["kind"]))
 
     def _open_parts(self) -> Iterator[tuple[CopyState, OpenTransaction, Verdict]]:
         """Yield the open transactions in the copies that a cluster goes on with."""

@@ -321,16 +321,6 @@ def _is_v07(path: str) -> bool:
 
 
 def _rank(partition: ServedPartition) -> tuple[int, int, int]:
-    """Return the sort key of a copy, the best one last: by leader epoch, then by length, then by its older records.
-
-    An unclean election prefers the latest leader epoch and then the longest log (KIP-966): a log that is longer in an
-    earlier epoch was truncated when its broker followed the later leader (KIP-101). `kafkalog replicas` uses the
-    same rule, and reads the copies to their ends: only then is damage within them known.
-    """
-    return partition.leader_epoch, partition.latest(is_committed=False).offset, -partition.log_start_offset
-
-
-def _rank(partition: ServedPartition) -> tuple[int, int, int]:
     """Return the sort key of a copy, the best one last."""
     end = partition.latest(is_committed=False).offset
     return copy_rank(partition.leader_epoch, end, partition.log_start_offset)
