@@ -40,7 +40,7 @@ _HEADS: Final = {
     "prepared": "PREPARED",
     "timed-out": "TIMED OUT",
     "ongoing": "OPEN",
-    "behind": "OPEN IN A COPY THAT IS BEHIND",
+    "lagging": "OPEN IN A COPY THAT LAGS",
 }
 _PURPOSES: Final = {
     "hanging": "To end it once the brokers run (read_committed consumers never get its records then):",

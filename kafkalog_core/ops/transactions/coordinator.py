@@ -88,7 +88,7 @@ def grouped(
 ) -> tuple[CopiesByPartition, list[PartitionCopy]]:
     """Return the copies of each partition, and those of topics that were deleted and created again.
 
-    Directories that wait for deletion, and stray ones, are no copies.
+    Directories that wait for deletion, and stray ones, do not count as copies.
     """
     served = [each for each in copies if each.place.name.state is DirectoryState.CURRENT]
     ids = {each.place.path: read_topic_id(each.place) for each in served}

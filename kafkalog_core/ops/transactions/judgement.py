@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "OPEN_KINDS", "Judge", "Kind", "Verdict", "abort_command", "search_command"]
 
 Kind = Literal[
-    "hanging", "undecided", "prepared", "timed-out", "ongoing", "behind", "aborted", "committed", "empty", "dead"
+    "hanging", "undecided", "prepared", "timed-out", "ongoing", "lagging", "aborted", "committed", "empty", "dead"
 ]
-"""What a transaction is, for who ends it; `undecided`: the disks do not show whether a coordinator knows it; `behind`:
+"""What a transaction is, for who ends it; `undecided`: the disks do not show whether a coordinator knows it; `lagging`:
 another copy of the partition has its marker.
 """
 
@@ -34,7 +34,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     "prepared",
     "timed-out",
     "ongoing",
-    "behind",
+    "lagging",
     "aborted",
     "committed",
     "empty",

@@ -1,4 +1,4 @@
-"""The open transactions of one copy of a partition, and the records that wait behind the first of them.
+"""The open transactions of one copy of a partition, and the records that wait for the end of the first of them.
 
 The producers are those that a broker knows when it has loaded the log: the newest snapshot, and the batches after it.
 Where damage in that part may hide a marker, the whole log is read as for a read_committed consumer, and a transaction
@@ -220,10 +220,10 @@ def _read(task: CopyTask, partition: Partition, state: CopyState) -> CopyState:
     certain = firsts if not damage else _certain(task, partition, start)
     firsts |= certain
     stable = max(start, min(certain.values(), default=end))
-    behind = _Behind(firsts, stable)
+    waiting = _Waiting(firsts, stable)
     if firsts:
-        behind.read(partition.segments, task.options, end)
-    opened = [_open_transaction(states, behind, each, first, certain) for each, first in firsts.items()]
+        waiting.read(partition.segments, task.options, end)
+    opened = [_open_transaction(states, waiting, each, first, certain) for each, first in firsts.items()]
     listed = list(_index_entries(partition))
     return replace(
         state,
@@ -231,8 +231,8 @@ def _read(task: CopyTask, partition: Partition, state: CopyState) -> CopyState:
         log_start_offset=start,
         end_offset=end,
         last_stable_offset=min(stable, end),
-        waiting_records=behind.waiting_records,
-        last_timestamp_ms=behind.last_timestamp_ms,
+        waiting_records=waiting.waiting_records,
+        last_timestamp_ms=waiting.last_timestamp_ms,
         open=tuple(sorted(opened, key=lambda each: each.first_offset)),
         ended=tuple(_ended(task, partition, frozenset(listed))) if task.producer_ids else (),
         aborted=dict(Counter(producer_id for producer_id, _ in listed)),
@@ -286,7 +286,7 @@ def _certain(task: CopyTask, partition: Partition, start: int) -> dict[int, int]
 
 
 def _open_transaction(
-    states: ProducerStates, behind: _Behind, producer_id: int, first: int, certain: dict[int, int]
+    states: ProducerStates, waiting: _Waiting, producer_id: int, first: int, certain: dict[int, int]
 ) -> OpenTransaction:
     entry = states.entry(producer_id)
     return OpenTransaction(
@@ -294,14 +294,14 @@ def _open_transaction(
         producer_epoch=-1 if entry is None else entry.producer_epoch,
         coordinator_epoch=-1 if entry is None else entry.coordinator_epoch,
         first_offset=first,
-        first_timestamp_ms=behind.first_timestamps.get(producer_id),
+        first_timestamp_ms=waiting.first_timestamps.get(producer_id),
         last_timestamp_ms=-1 if entry is None else entry.timestamp_ms,
-        records=behind.records[producer_id],
+        records=waiting.records[producer_id],
         is_certain=producer_id in certain,
     )
 
 
-class _Behind:
+class _Waiting:
     """Counts the records from the last stable offset on, and those of each open transaction.
 
     Args:

@@ -241,7 +241,7 @@ class _Joined:
 
     Args:
         known: what coordinators know.
-        judge: says what becomes of a transaction.
+        judge: decides who ends a transaction.
         states: of all copies.
         releases: of their brokers.
         wanted: the producer ids that are asked for; None: all.
@@ -275,7 +275,7 @@ class _Joined:
         if best is state or any((each.producer_id, each.first_offset) == _key(other) for other in best.open):
             return verdict
         action = f"Fetches its marker: the copy {best.task.path}, with which a cluster goes on, does not have it open."
-        return Verdict(verdict.name or self._judge.name_of(each.producer_id), "behind", action)
+        return Verdict(verdict.name or self._judge.name_of(each.producer_id), "lagging", action)
 
     def _is_wanted(self, producer_id: int) -> bool:
         return self._wanted is None or producer_id in self._wanted
