@@ -88,12 +88,16 @@ def test_a_start_ends_what_is_timed_out_or_prepared(successor: Successor) -> Non
     assert rows_of("stable_offset", successor.log_dir) == []
 
 
-def test_nothing_ends_a_hanging_one_but_the_command_that_is_shown(successor: Successor, tools: ToolRunner) -> None:
+@pytest.mark.parametrize("release", ["4.3", "2.8"])
+def test_nothing_ends_a_hanging_one_but_the_command_that_is_shown(
+    successor: Successor, tools: ToolRunner, release: str
+) -> None:
     state = successor.log_dir / f"{TRANSACTIONS_TOPIC}-0"  # its records were lost, with those of tx.H2
     for path in [*state.glob("*.log"), *state.glob("*index"), *state.glob("*.snapshot")]:
         path.unlink()
     (state / f"{0:020}.log").touch()
-    (part,) = rows_of("transaction_part", successor.log_dir)
+    (part,) = rows_of("transaction_part", "--kafka", release, successor.log_dir)
+    assert ("--start-offset" in part["next_command"]) is (release == "4.3")
     assert (part["topic"], part["partition"], part["kind"], part["first_offset"]) == (*PLACE, "hanging", 5)
     successor.configure(LOADS_ALONE)
     successor.start()
