@@ -31,7 +31,7 @@ EXAMPLES = (
         "kafkalog transactions --transactional-id payments-7 /var/lib/kafka",
         "Every transaction of one application: where it began, and how it ended",
     ),
-    Example("kafkalog transactions --ndjson --details /var/lib/kafka", "Rows for a script"),
+    Example("kafkalog transactions --ndjson /var/lib/kafka", "Rows for a script"),
 )
 
 
@@ -56,7 +56,8 @@ EXAMPLES = (
     help="Only the transactions of this transactional id, likewise. Repeatable.",
 )
 @click.option(
-    "--details",
+    "--all",
+    "shows_all",
     is_flag=True,
     help="Also show the transactional ids without an open transaction, and each open transaction in each log.",
 )
@@ -67,7 +68,7 @@ EXAMPLES = (
 @common.jobs_option
 @common.output_option
 def transactions_command(
-    paths: tuple[str, ...], selection: Selection, now_ms: int, *, details: bool, **given: Any
+    paths: tuple[str, ...], selection: Selection, now_ms: int, *, shows_all: bool, **given: Any
 ) -> int:
     """Show the open transactions of stopped brokers: what each holds back, since when, and who ends it.
 
@@ -90,6 +91,6 @@ def transactions_command(
         jobs=given["jobs"] or cores(),
         max_batch_bytes=given["max_batch_bytes"],
     )
-    writer = open_results(TRANSACTIONS, given["output"], has_details=details)
+    writer = open_results(TRANSACTIONS, given["output"], shows_all=shows_all)
     with watched() as progress:
         return write_results(writer, transactions(asked, report, progress), report)

@@ -90,12 +90,12 @@ _IDS: Final = (
 class TransactionTable(SummaryTable["TransactionsFound"]):
     """The one result of `kafkalog transactions`.
 
-    `has_details`: whether every transactional id and every open transaction is shown.
+    `shows_all`: whether every transactional id and every open transaction is shown.
     """
 
-    def __init__(self, *, has_details: bool = False) -> None:
+    def __init__(self, *, shows_all: bool = False) -> None:
         super().__init__()
-        self._has_details = has_details
+        self._shows_all = shows_all
         self._found: TransactionsFound | None = None
         self._copies: Counter[tuple[object, object]] = Counter()
 
@@ -191,8 +191,8 @@ class TransactionTable(SummaryTable["TransactionsFound"]):
 
     # --- transactions -------------------------------------------------------------------------------------------------
     def _id_lines(self, found: TransactionsFound) -> list[Text]:
-        shows_all = self._has_details or found.is_narrow
-        shown = [row for row in found.transactions if shows_all or row["kind"] in OPEN_KINDS]
+        is_full = self._shows_all or found.is_narrow
+        shown = [row for row in found.transactions if is_full or row["kind"] in OPEN_KINDS]
         lines = table_lines(
             _IDS,
             shown,
@@ -206,7 +206,7 @@ class TransactionTable(SummaryTable["TransactionsFound"]):
         if rest:
             counts = ", ".join(f"{count} {kind}" for kind, count in rest.most_common())
             text = f"{count_of(sum(rest.values()), 'transactional id')} without an open transaction: {counts}"
-            lines += [Text(), *sentence_texts(f"{text} (--details shows them)", self.width)]
+            lines += [Text(), *sentence_texts(f"{text} (--all shows them)", self.width)]
         return lines
 
     def _action_lines(self, row: Mapping[str, object], held: Sequence[Row]) -> list[Text]:
@@ -222,7 +222,7 @@ class TransactionTable(SummaryTable["TransactionsFound"]):
         return [line for text in lines for line in sentence_texts(f"{INDENT}{text}", self.width, "dim")]
 
     def _part_lines(self, found: TransactionsFound) -> list[Text]:
-        if not (self._has_details or found.is_narrow):
+        if not (self._shows_all or found.is_narrow):
             return []
         columns = (
             TableColumn("in the log of", self._place),

@@ -428,8 +428,8 @@ _COPY: Final = (
 _TRANSACTION_KIND: Final = Column(
     "kind",
     "string",
-    "hanging, undecided, prepared, timed-out, ongoing, lagging (another copy has its marker), aborted, committed, empty "
-    "or dead",
+    "hanging, undecided, prepared, timed-out, ongoing, lagging (another copy has its marker), aborted, committed, "
+    "empty or dead",
 )
 _TRANSACTION_ACTION: Final = Column("broker_action", "string", "what brokers do about it once they are started")
 TRANSACTION: Final = new_table(

@@ -145,6 +145,7 @@ class CopyState(Struct, frozen=True, kw_only=True):
         aborted: number of aborted transactions in the transaction indexes, by producer id.
         producer_ids: all producers that a broker remembers here.
         damage: damage that may hide markers.
+        forgets: whether a start forgets the producers: there is no snapshot after a clean shutdown.
         findings: why the directory, or a file of it, was not read.
     """
 
@@ -160,6 +161,7 @@ class CopyState(Struct, frozen=True, kw_only=True):
     aborted: dict[int, int] = {}  # noqa: RUF012 - msgspec copies it
     producer_ids: frozenset[int] = frozenset()
     damage: tuple[DamagedPlace, ...] = ()
+    forgets: bool = False
     findings: tuple[Finding, ...] = ()
 
 
@@ -238,6 +240,7 @@ def _read(task: CopyTask, partition: Partition, state: CopyState) -> CopyState:
         aborted=dict(Counter(producer_id for producer_id, _ in listed)),
         producer_ids=frozenset(each.producer_id for each in states.snapshot_entries()),
         damage=tuple(damage),
+        forgets=bool(task.context.is_clean) and not partition.snapshots,  # UnifiedLog.rebuildProducerState
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.engine.pool import run_all
 from kafkalog_core.engine.targets import LogDirTarget
 from kafkalog_core.errors import SelectionError, StorageError
+from kafkalog_core.findings.broker_actions import START_ACTIONS
 from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.sim.evidence import infer_release
@@ -271,6 +272,8 @@ class _Joined:
 
     def _verdict(self, state: CopyState, each: OpenTransaction) -> Verdict:
         verdict = self._judge.of_open(*_place(state), each.producer_id, is_certain=each.is_certain)
+        if state.forgets:
+            verdict = verdict._replace(action=START_ACTIONS["txn-forgotten"].text)
         best = self._best[_place(state)]
         if best is state or any((each.producer_id, each.first_offset) == _key(other) for other in best.open):
             return verdict

@@ -176,3 +176,14 @@ def test_one_that_an_absent_coordinator_may_know_is_undecided(tmp_path: Path) ->
     assert row["next_command"].endswith(" find-hanging --topic tx.hanging --partition 0")
     (row,) = rows_of("transaction_part", log_dir, tmp_path / state.name)  # on another disk
     assert (row["kind"], row["transactional_id"]) == ("timed-out", "tx.H2")
+
+
+def test_a_start_forgets_it_where_no_snapshot_is_left(tmp_path: Path) -> None:
+    log_dir = unpacked("modern/03-transactions-4.3.1", tmp_path).log_dir
+    for snapshot in (log_dir / "tx.hanging-0").glob("*.snapshot"):
+        snapshot.unlink()
+    (row,) = rows_of("transaction_part", log_dir)
+    assert row["broker_action"].startswith("Forgets the transaction at its next start")
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    (row,) = rows_of("transaction_part", log_dir)
+    assert row["broker_action"].startswith("The coordinator aborts it")
