@@ -165,8 +165,8 @@ class TransactionTable(SummaryTable["TransactionsFound"]):
             texts = [] if action is None else [str(action)]
             more = number(row, "open_transactions") - 1
             if more:
-                others = "another transaction" if more == 1 else f"{more} other transactions"
-                texts.append(f"After it, {others} hold it back at offset {row['next_stable_offset']}.")
+                others = "another transaction holds" if more == 1 else f"{more} other transactions hold"
+                texts.append(f"After it, {others} it back at offset {row['next_stable_offset']}.")
             return [line for text in texts for line in sentence_texts(f"{INDENT}{text}", self.width, "dim")]
 
         columns = (

@@ -28,7 +28,7 @@ from kafkalog_core.kafka.sim.producer_states import read_producer_states
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source, code_of_error
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -134,7 +134,7 @@ class CopyState(Struct, frozen=True, kw_only=True):
 
     Args:
         task: the copy.
-        rank: of `copy_rank`.
+        rank: of `copy_rank`; lower than all others where the copy cannot be read.
         log_start_offset: the first offset that a broker serves.
         end_offset: the log end offset.
         last_stable_offset: the first offset of the earliest open transaction, else the log end offset.
@@ -158,7 +158,7 @@ class CopyState(Struct, frozen=True, kw_only=True):
     last_timestamp_ms: int | None = None
     open: tuple[OpenTransaction, ...] = ()
     ended: tuple[EndedTransaction, ...] = ()
-    aborted: dict[int, int] = {}  # noqa: RUF012 - msgspec copies it
+    aborted: dict[int, int] = field(default_factory=dict)
     producer_ids: frozenset[int] = frozenset()
     damage: tuple[DamagedPlace, ...] = ()
     forgets: bool = False
@@ -202,10 +202,13 @@ def read_copy_state(task: CopyTask, advance: Callable[[int], None]) -> CopyState
         state = _read(task, partition, state)
         advance(task.size_bytes)
     except StorageError as error:
-        path = error.path or task.path
-        finding = found(code_of_error(error), path, topic=task.topic, partition=task.partition, reason=error.message)
-        return replace(state, findings=(finding,))
+        return replace(state, findings=(_unread(task, error),))
     return state
+
+
+def _unread(task: CopyTask, error: StorageError) -> Finding:
+    path = error.path or task.path
+    return found(code_of_error(error), path, topic=task.topic, partition=task.partition, reason=error.message)
 
 
 def _read(task: CopyTask, partition: Partition, state: CopyState) -> CopyState:
@@ -226,7 +229,13 @@ def _read(task: CopyTask, partition: Partition, state: CopyState) -> CopyState:
     if firsts:
         waiting.read(partition.segments, task.options, end)
     opened = [_open_transaction(states, waiting, each, first, certain) for each, first in firsts.items()]
-    listed = list(_index_entries(partition))
+    listed: list[tuple[int, int]] = []
+    findings: list[Finding] = []
+    for segment in partition.segments:
+        try:
+            listed += _index_entries(segment)
+        except StorageError as error:
+            findings.append(_unread(task, error))
     return replace(
         state,
         rank=_rank(partition, start, end) if task.has_others else state.rank,
@@ -240,13 +249,21 @@ def _read(task: CopyTask, partition: Partition, state: CopyState) -> CopyState:
         aborted=dict(Counter(producer_id for producer_id, _ in listed)),
         producer_ids=frozenset(each.producer_id for each in states.snapshot_entries()),
         damage=tuple(damage),
+        findings=tuple(findings),
         forgets=bool(task.context.is_clean) and not partition.snapshots,  # UnifiedLog.rebuildProducerState
     )
 
 
 def _bounds(partition: Partition, context: PartitionContext) -> tuple[int, int]:
-    """Return the log start offset and the log end offset."""
+    """Return the log start offset and the log end offset. Raises StorageError for a last segment that is not readable.
+
+    It is not taken for an empty one: a transaction may be open in it.
+    """
     extent = read_extent(partition)
+    logs = [segment.log for segment in partition.segments if segment.log is not None]
+    if extent is None and logs:
+        with Source.open(logs[-1].path):
+            pass
     bounds = log_bounds(
         None if extent is None else extent.start,
         context,
@@ -349,12 +366,11 @@ class _Waiting:
                 self.first_timestamps.setdefault(producer_id, first_ms)
 
 
-def _index_entries(partition: Partition) -> Iterator[tuple[int, int]]:
-    """Yield producer id and offset of the marker of each entry of the transaction indexes."""
-    for segment in partition.segments:
-        if segment.txnindex is not None and segment.txnindex.size_bytes:
-            with Source.open(segment.txnindex.path) as source:
-                yield from ((producer_id, last) for _, producer_id, _, last, _ in txn_entries(source))
+def _index_entries(segment: Segment) -> Iterator[tuple[int, int]]:
+    """Yield producer id and offset of the marker of each entry of a transaction index. Raises StorageError."""
+    if segment.txnindex is not None and segment.txnindex.size_bytes:
+        with Source.open(segment.txnindex.path) as source:
+            yield from ((producer_id, last) for _, producer_id, _, last, _ in txn_entries(source))
 
 
 def _ended(task: CopyTask, partition: Partition, listed: frozenset[tuple[int, int]]) -> Iterator[EndedTransaction]:

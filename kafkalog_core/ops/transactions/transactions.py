@@ -13,15 +13,17 @@ from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings.broker_actions import START_ACTIONS
 from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.sim.partition_copies import PartitionCopy, check_one_cluster, copies_of
-from kafkalog_core.ops.transactions.coordinator import grouped, read_cluster, read_coordinators
+from kafkalog_core.ops.transactions.coordinator import CopiesByPartition, grouped, read_cluster, read_coordinators
 from kafkalog_core.ops.transactions.judgement import KINDS, Judge, Verdict, abort_command, search_command
 from kafkalog_core.ops.transactions.open_transactions import CopyTask, damage_in, read_copy_state, tail_bytes
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.storage.locks import lock_holder
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of, first_of, names_near
@@ -30,6 +32,7 @@ from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
+    from kafkalog_core.engine.pool import Workers
     from kafkalog_core.engine.report import Report
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.kafka.rules.releases import Release
@@ -112,14 +115,15 @@ class TransactionsFound(Struct, frozen=True, kw_only=True):
 
 
 def transactions(
-    request: TransactionsRequest, report: Report, progress: Progress = NO_PROGRESS
+    request: TransactionsRequest, report: Report, progress: Progress = NO_PROGRESS, *, workers: Workers | None = None
 ) -> Generator[TransactionsFound, None, None]:
     """Yield the one result.
 
     Args:
         request: what to look for.
         report: counts what was read and every row.
-        progress: shows the bytes that are read.
+        progress: shows the bytes that are read, except by `workers`.
+        workers: they read the logs; None: this process does, and as many others as the request has jobs.
 
     Raises SelectionError for a single file and for unknown ids, RefusedError for disks of two clusters, StorageError.
     """
@@ -130,29 +134,18 @@ def transactions(
     judge = Judge(known, request.now_ms)
     wanted = _wanted(request, known)
     partitions, others = grouped(copies, cluster)
-    tasks = [
-        CopyTask(
-            topic=topic,
-            partition=number,
-            path=copy.place.path,
-            context=copy.context,
-            max_batch_bytes=request.max_batch_bytes,
-            producer_ids=wanted,
-            has_others=len(each) > 1,
-            size_bytes=tail_bytes(copy.place.path, is_whole=bool(wanted)),
-        )
-        for (topic, number), each in partitions.items()
-        if topic != TRANSACTIONS_TOPIC
-        for copy in each
-    ]
+    tasks = list(_tasks(partitions, wanted, request.max_batch_bytes))
     report.expect(partitions=len(tasks))
     size_bytes = sum(task.size_bytes for task in tasks)
     progress.expect(size_bytes)
-    states = list(run_all(read_copy_state, [(task,) for task in tasks], request.jobs, size_bytes, progress))
+    pieces = [(task,) for task in tasks]
+    if workers is None:
+        states = list(run_all(read_copy_state, pieces, request.jobs, size_bytes, progress))
+    else:
+        states = list(workers.map(read_copy_state, pieces))
     log_dirs = {copy.place.path: copy.log_dir for copy in copies}
     _check_producers(request, known, states)
     joined = _Joined(known, judge, states, _Releases(request.kafka, log_dirs), wanted if request.is_narrow else None)
-    notes = [f"not read: {each.place.path}: of a topic that was deleted and created again" for each in others]
     damage = [*_damage_rows(states), *_state_damage_rows(known, request.max_batch_bytes)]
     found = TransactionsFound(
         now_ms=request.now_ms,
@@ -161,7 +154,7 @@ def transactions(
         held=tuple(joined.held_rows()),
         damage=tuple(damage),
         findings=tuple(finding.row() for state in states for finding in state.findings),
-        notes=(*_notes(known, is_counted=cluster is not None), *notes),
+        notes=(*_notes(known, is_counted=cluster is not None), *_other_notes(copies, others, brokers)),
         partitions=len({(task.topic, task.partition) for task in tasks}),
         is_narrow=request.is_narrow,
     )
@@ -184,6 +177,22 @@ def _state_copies(
             if place.name.topic == TRANSACTIONS_TOPIC:
                 found.setdefault(place.path, PartitionCopy(place, target.path, PartitionContext()))
     return list(found.values())
+
+
+def _tasks(partitions: CopiesByPartition, wanted: frozenset[int], max_batch_bytes: int) -> Iterator[CopyTask]:
+    """Yield a task for each copy; partitions of `__transaction_state` have no transactions."""
+    for (topic, number), copies in partitions.items():
+        for copy in copies if topic != TRANSACTIONS_TOPIC else ():
+            yield CopyTask(
+                topic=topic,
+                partition=number,
+                path=copy.place.path,
+                context=copy.context,
+                max_batch_bytes=max_batch_bytes,
+                producer_ids=wanted,
+                has_others=len(copies) > 1,
+                size_bytes=tail_bytes(copy.place.path, is_whole=bool(wanted)),
+            )
 
 
 def _wanted(request: TransactionsRequest, known: Coordinators) -> frozenset[int]:
@@ -264,7 +273,7 @@ class _Joined:
         self._best: dict[Place, CopyState] = {}
         for state in states:
             best = self._best.get(_place(state))
-            if best is None or (not state.findings, state.rank) > (not best.findings, best.rank):
+            if best is None or state.rank > best.rank:
                 self._best[_place(state)] = state
         self._verdicts = {
             (state.task.path, each.producer_id): self._verdict(state, each) for state in states for each in state.open
@@ -485,6 +494,21 @@ def _notes(known: Coordinators, *, is_counted: bool) -> Iterator[str]:
         yield from problems[:_NOTED_PROBLEMS]
         if len(problems) > _NOTED_PROBLEMS:
             yield f"and {count_of(len(problems) - _NOTED_PROBLEMS, 'place')} more like these"
+
+
+def _other_notes(
+    copies: Sequence[PartitionCopy], others: Sequence[PartitionCopy], log_dirs: Iterable[str]
+) -> Iterator[str]:
+    """Yield sentences about directories that were not read, and about brokers that run."""
+    for copy in others[:_NOTED_PROBLEMS]:
+        yield f"not read: {copy.place.path}: of a topic that was deleted and created again"
+    aside = sum(each.place.name.state is not DirectoryState.CURRENT for each in copies)
+    if aside:
+        yield f"not read: {count_of(aside, 'partition')} that a broker has set aside"
+    for path in log_dirs:
+        holder = lock_holder(path)
+        if holder is not None:
+            yield f"{path}: {holder.sentence}, holds the lock, so transactions begin and end meanwhile"
 
 
 def _count(found: TransactionsFound, states: Iterable[CopyState], report: Report) -> None:
