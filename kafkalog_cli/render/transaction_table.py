@@ -113,6 +113,9 @@ class TransactionTable(SummaryTable["TransactionsFound"]):
         if found is None:
             return []
         verdict, style = _verdict(found)
+        if found.findings or found.damage:
+            verdict += "; what cannot be read may hold more"
+            style = style.replace("green", "yellow")
         lines = sentence_texts(closed(verdict), self.width, style)
         for kind, purpose in _PURPOSES.items():
             parts = [row for row in found.parts if row["kind"] == kind and row["is_chosen"]]

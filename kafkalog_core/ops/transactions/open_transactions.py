@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings import Finding, found
+from kafkalog_core.findings import DENIED, Finding, found
 from kafkalog_core.format.layout import CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V2, TRANSACTIONAL_BIT
 from kafkalog_core.kafka.rules.producer_anomalies import markers_of
 from kafkalog_core.kafka.rules.producers import CompletedTxn, ProducerStates
@@ -49,6 +49,9 @@ __all__ = [
     "read_copy_state",
     "tail_bytes",
 ]
+
+_UNREAD: Final = frozenset({"segment.log-unreadable", "file.not-readable", DENIED})
+"""Findings of a listing that there is a log, or another file, that cannot be read."""
 
 
 class CopyTask(Struct, frozen=True, kw_only=True):
@@ -230,7 +233,7 @@ def _read(task: CopyTask, partition: Partition, state: CopyState) -> CopyState:
         waiting.read(partition.segments, task.options, end)
     opened = [_open_transaction(states, waiting, each, first, certain) for each, first in firsts.items()]
     listed: list[tuple[int, int]] = []
-    findings: list[Finding] = []
+    findings = [each for each in partition.findings if each.code in _UNREAD]
     for segment in partition.segments:
         try:
             listed += _index_entries(segment)

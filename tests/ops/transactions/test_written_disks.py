@@ -184,6 +184,20 @@ def test_a_marker_may_be_in_the_damage(tmp_path: Path, *, seen_again: bool) -> N
     assert stable == (3 if seen_again else 4)
 
 
+def test_a_log_that_cannot_be_read_is_a_finding_and_the_rest_is_shown(tmp_path: Path) -> None:
+    disk = Written(tmp_path / "d")
+    disk.states(("app", value(TransactionPhase.ONGOING, partitions=T)))
+    disk.log("t-0", [transactional(0, 7)])
+    lost = disk.log("u-0", [transactional(0, 7)]) / f"{0:020}.log"
+    lost.unlink()
+    lost.mkdir()
+    (finding,) = rows_of("finding", disk.path, status=4)
+    assert (finding["topic"], finding["code"], finding["file"]) == ("u", "segment.log-unreadable", str(lost))
+    assert part_of(disk.path, status=4)["topic"] == "t"
+    done = CliRunner().invoke(cli, ["transactions", str(disk.path)])
+    assert done.stdout.splitlines()[0].endswith("; what cannot be read may hold more.")
+
+
 def test_damage_in_the_state_makes_it_undecided(tmp_path: Path) -> None:
     disk = Written(tmp_path / "d")
     state = disk.states(
