@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 from tests.integration.successor import Successor
-from tests.integration.test_transaction_state import kill_within_a_commit
-from tests.integration.transactions import LOADS_ALONE, asked, described
+from tests.integration.transactions import LOADS_ALONE, asked, described, kill_within_a_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
