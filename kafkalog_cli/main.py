@@ -60,6 +60,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.compact:compact_command",
         "Forecast what the log cleaner does, or clean logs.",
     ),
+    "transactions": (
+        "kafkalog_cli.commands.transactions:transactions_command",
+        "Show open and hanging transactions, and what they hold back.",
+    ),
     "serve": ("kafkalog_cli.commands.serve:serve_command", "Serve a dead disk to Kafka clients, or be a live broker."),
     "spark": ("kafkalog_cli.commands.spark:spark_group", "Work on the disks of a whole cluster with Apache Spark."),
     "apply": ("kafkalog_cli.commands.apply:apply_command", "Apply a plan, or finish an interrupted run."),
@@ -70,6 +74,7 @@ COMMANDS: Final = {
 SECTIONS: Final = {
     "Look (what is in these files, are they sound?)": ("verify", "dump", "explain"),
     "Find (where is a record?)": ("seek",),
+    "Consumers and producers (what do they wait for?)": ("transactions",),
     "Forecast (what will a broker do, and why not?)": ("retain", "compact", "roll"),
     "Repair (change the files of a stopped broker)": ("checkpoint", "reindex", "truncate", "apply", "undo"),
     "Serve (read a dead disk with any Kafka client)": ("serve",),
@@ -97,12 +102,15 @@ MEANT: Final = {
     "grep": ("dump --contains TEXT",),
     "group": ("dump --records --topic __consumer_offsets", "serve"),
     "groups": ("dump --records --topic __consumer_offsets", "serve"),
+    "hanging": ("transactions",),
     "help": ("--help",),
     "index": ("reindex",),
     "list": ("dump --segments",),
+    "lso": ("transactions",),
     "ls": ("dump --segments",),
     "offset": ("seek --offset N",),
     "offsets": ("dump --segments", "dump --records --topic __consumer_offsets"),
+    "producers": ("transactions", "dump --files"),
     "query": ("spark sql",),
     "read": ("dump --records",),
     "recover": ("truncate --as-broker",),
@@ -116,6 +124,7 @@ MEANT: Final = {
     "sql": ("spark sql",),
     "start": ("serve",),
     "tail": ("dump --follow",),
+    "txn": ("transactions",),
     "why": ("explain",),
 }
 """Words that other tools have for what a command does. A word that is later a command of its own is removed here."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.roll.forecast import RollForecast
+    from kafkalog_core.ops.transactions.transactions import TransactionsFound
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.output.chunk import BytesMode, Chunk
     from kafkalog_core.output.tables import Table
@@ -46,6 +47,7 @@ __all__ = [
     "RETENTION",
     "ROLLS",
     "ROWS",
+    "TRANSACTIONS",
     "VERDICTS",
     "CsvWriter",
     "JsonWriter",
@@ -327,6 +329,11 @@ REPLICAS: Final[ResultKind[Comparison | Finding]] = ResultKind(
     tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.FINDING),
     rows_of=f"{_OPS}.replicas.compare:rows_of",
     for_people={"table": f"{_RENDER}.job_tables:ReplicaTable"},
+)
+TRANSACTIONS: Final[ResultKind[TransactionsFound]] = ResultKind(
+    tables=(tables.TRANSACTION, tables.TRANSACTION_PART, tables.STABLE_OFFSET, tables.DAMAGE, tables.FINDING),
+    rows_of=f"{_OPS}.transactions.transactions:TransactionsFound.chunks",
+    for_people={"table": f"{_RENDER}.transaction_table:TransactionTable"},
 )
 EXPORTS: Final[ResultKind[Chunk]] = ResultKind(
     tables=(tables.EXPORT, tables.FINDING), for_people={"table": f"{_RENDER}.job_tables:ExportTable"}

@@ -75,11 +75,14 @@ __all__ = [
     "SEEK",
     "SEGMENT",
     "SETTING",
+    "STABLE_OFFSET",
     "STATS",
     "SUMMARY",
     "TABLES",
     "TEXT_FILE",
     "TEXT_LINE",
+    "TRANSACTION",
+    "TRANSACTION_PART",
     "Column",
     "Kind",
     "Table",
@@ -424,6 +427,73 @@ EXPORT: Final = new_table(
     Column("unread_segments", "int64", "segments that could not be opened: the next run tries them again"),
     *_FINDING_COUNTS,
 )
+_COPY: Final = (
+    Column("topic", "string", ""),
+    Column("partition", "int32", ""),
+    Column("path", "string", "directory of the copy"),
+    Column("is_chosen", "bool", "whether it is the copy with which a cluster would go on"),
+)
+_TRANSACTION_KIND: Final = Column(
+    "kind",
+    "string",
+    "hanging, undecided, prepared, timed-out, ongoing, lagging (another copy has its marker), aborted, committed, "
+    "empty or dead",
+)
+_TRANSACTION_ACTION: Final = Column("broker_action", "string", "what brokers do about it once they are started")
+TRANSACTION: Final = new_table(
+    "transaction",
+    Column("transactional_id", "string", "null: no transactional id has this producer, or it is unknown"),
+    Column("producer_id", "int64", ""),
+    Column("producer_epoch", "int16", ""),
+    _TRANSACTION_KIND,
+    Column("state", "string", "of the coordinator, by Kafka's name; null: unknown"),
+    Column("timeout_ms", "int32", "after which the coordinator aborts it"),
+    Column("start_time_ms", "int64", "when it began, by the coordinator; null: none has begun"),
+    Column("update_time_ms", "int64", "of the last change of the state"),
+    Column("partitions", "string", "partitions that the coordinator has for it, comma separated"),
+    Column("open_in", "string", "partitions in whose logs it is open, comma separated"),
+    Column("absent", "string", "partitions of the coordinator that are not on these disks, comma separated"),
+    Column("aborted", "int64", "aborted transactions of the producer in the transaction indexes"),
+    _TRANSACTION_ACTION,
+)
+TRANSACTION_PART: Final = new_table(
+    "transaction_part",
+    *_COPY,
+    Column("transactional_id", "string", "null: unknown"),
+    Column("producer_id", "int64", ""),
+    Column("producer_epoch", "int16", "of its last batch; null: it has ended"),
+    Column("coordinator_epoch", "int32", "of the last marker of the producer; -1: none; null: it has ended"),
+    _TRANSACTION_KIND,
+    Column("first_offset", "int64", "of its first batch"),
+    Column("last_offset", "int64", "of its marker; null: it is open"),
+    Column("first_timestamp_ms", "int64", "of its first record, by the clock of the client; null: unknown"),
+    Column("last_timestamp_ms", "int64", "of the last batch of the producer; null: it has ended"),
+    Column("records", "int64", "records of it, by the headers of its batches; null: it has ended"),
+    Column("is_listed", "bool", "aborted: whether a transaction index lists it; else null"),
+    _TRANSACTION_ACTION,
+    Column(
+        "next_command",
+        "string",
+        "hanging: the command line that aborts it; undecided: that asks brokers for it; else null",
+    ),
+)
+STABLE_OFFSET: Final = new_table(
+    "stable_offset",
+    *_COPY,
+    Column("log_start_offset", "int64", ""),
+    Column("last_stable_offset", "int64", "where read_committed consumers stop: first offset of an open transaction"),
+    Column("log_end_offset", "int64", "offset after the last batch"),
+    Column("high_watermark", "int64", "in the checkpoint; null: none"),
+    Column("waiting_records", "int64", "records from the last stable offset on, by the headers of their batches"),
+    Column("last_timestamp_ms", "int64", "largest timestamp of these; null: there are none"),
+    Column("transactional_id", "string", "of the transaction that holds it back; null: unknown"),
+    Column("producer_id", "int64", "of that transaction"),
+    _TRANSACTION_KIND,
+    Column("start_time_ms", "int64", "when that transaction began, by its coordinator; null: unknown"),
+    Column("first_timestamp_ms", "int64", "of its first record, by the clock of the client; null: unknown"),
+    Column("open_transactions", "int64", "open transactions in this copy"),
+    Column("next_stable_offset", "int64", "the last stable offset once that transaction has ended"),
+)
 REPLICA: Final = new_table(
     "replica",
     *PLACE[:2],
@@ -528,6 +598,9 @@ TABLES: Final = {
         REPLICA,
         REPLICA_COPY,
         REPLICA_RANGE,
+        TRANSACTION,
+        TRANSACTION_PART,
+        STABLE_OFFSET,
         EVENT,
         SUMMARY,
     )

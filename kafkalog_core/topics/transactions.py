@@ -32,6 +32,8 @@ TRANSACTIONS_TOPIC: Final = "__transaction_state"
 _KEY_TYPE: Final = 0
 _VALUE_VERSION: Final = 0  # that of transaction.version 0 and 1 brokers before 4.0, which every release reads
 
+_NO_TIMEOUT_MS: Final = 2**31 - 1  # Integer.MAX_VALUE
+
 
 class TransactionPhase(IntEnum):
     """The state of a transactional id, by its number in the log (`TransactionState` of Kafka)."""
@@ -77,6 +79,22 @@ class TransactionValue(Struct, frozen=True, kw_only=True):
     previous_producer_id: int = -1
     next_producer_id: int = -1
     client_version: int = 0
+
+    @property
+    def is_two_phase(self) -> bool:
+        """Whether it is of two-phase commit, and has no timeout (KIP-939).
+
+        `TransactionMetadata.isDistributedTwoPhaseCommitTxn`.
+        """
+        return self.timeout_ms == _NO_TIMEOUT_MS
+
+    def is_timed_out(self, now_ms: int) -> bool:
+        """Return whether its coordinator aborts it at its next check (`TransactionStateManager.timedOutTransactions`).
+
+        `now_ms`: the time, in milliseconds since 1970.
+        """
+        is_ongoing = self.state is TransactionPhase.ONGOING and not self.is_two_phase
+        return is_ongoing and self.start_ms + self.timeout_ms < now_ms
 
 
 def decode_transaction(key: bytes, value: bytes | None) -> tuple[str, TransactionValue | None]:

@@ -149,6 +149,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--apply {kafka}", first="reindex --jobs 1 --all --apply {kafka}/customers-0"),
         Case("--prune --apply {kafka}", first="reindex --jobs 1 --all --apply {kafka}/customers-0"),
     ),
+    "transactions": (
+        Case("--jobs 1 --now {now} {kafka}"),
+        Case("--jobs 1 --now {now} --all {kafka} {other}"),
+        Case("--jobs 1 --now {now} --producer 1 {kafka}/payments-0"),
+    ),
     "bench": (Case("{kafka}/customers-0/00000000000000000000.log", last="customers|0000", prose=True),),
     "completion": (
         Case("bash", last=".", prose=True),

@@ -151,6 +151,7 @@ class Since:
     STRAY_DIRECTORIES: Final = Release(
         3, 0
     )  # Log.StrayDirSuffix exists; a start gives it to strays from 3.7 on (STRAYS_RENAMED)
+    ABORTED_BY_OFFSET: Final = Release(3, 0)  # KIP-664: TransactionsCommand.AbortTransactionCommand, --start-offset
     START_OFFSET_FIRST: Final = Release(3, 0)  # UnifiedLog.deleteOldSegments: the order of the passes
     CLEANER_HEEDS_HIGH_WATERMARK: Final = Release(3, 0)  # LogCleanerManager.cleanableOffsets: lastStableOffset
     CLEANER_FREES_EMPTY_SEGMENTS: Final = Release(3, 0)  # KAFKA-12889: Cleaner.groupSegmentsBySize

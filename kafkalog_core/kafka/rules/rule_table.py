@@ -27,6 +27,7 @@ __all__ = [
     "OffsetSearch",
     "RecoveryRules",
     "SwapRule",
+    "aborts_by_offset",
     "append_rules",
     "fetch_rules",
     "matches_host_ranges",
@@ -240,6 +241,11 @@ def _search_of(release: Release) -> OffsetSearch:
     if release >= Since.SEARCHED_BY_BASE:
         return "base"
     return "last-then-base" if release >= Since.FOUND_BY_BASE else "last"
+
+
+def aborts_by_offset(release: Release) -> bool:
+    """Return whether a broker describes its producers, so that the start offset of a transaction names it (KIP-664)."""
+    return release >= Since.ABORTED_BY_OFFSET
 
 
 def matches_host_ranges(release: Release) -> bool:

@@ -13,6 +13,8 @@ from kafkalog_core.storage.scan import Damage, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import ScanOptions
@@ -22,8 +24,17 @@ __all__ = ["read_producer_states"]
 _MAX_SNAPSHOT_BYTES: Final = 256 * 1024 * 1024
 
 
+def _ignore(path: str, damage: Damage) -> None:
+    """Do nothing: the default of `on_damage`."""
+
+
 def read_producer_states(
-    partition: Partition, options: ScanOptions, *, log_start_offset: int, end_offset: int
+    partition: Partition,
+    options: ScanOptions,
+    *,
+    log_start_offset: int,
+    end_offset: int,
+    on_damage: Callable[[str, Damage], None] = _ignore,
 ) -> ProducerStates:
     """Return the producers at an offset of a partition (`UnifiedLog.rebuildProducerState`). Raises StorageError.
 
@@ -35,13 +46,14 @@ def read_producer_states(
         options: how its logs are scanned; the state continues over damage.
         log_start_offset: of the log: snapshots before it are not read.
         end_offset: batches from there on are left out.
+        on_damage: receives the path of the log and each damage that may hide batches.
     """
     states, start = _newest_snapshot(partition, log_start_offset, end_offset)
     segments = [each for each in partition.segments if each.log is not None]
     ends = [*(each.base_offset for each in segments[1:]), end_offset]
     for segment, end in zip(segments, ends, strict=False):  # an empty directory has an end alone
         if end > start and segment.base_offset < end_offset:
-            _replay(states, segment, options, start, end_offset)
+            _replay(states, segment, options, (start, end_offset), on_damage)
     return states
 
 
@@ -64,8 +76,15 @@ def _newest_snapshot(partition: Partition, log_start_offset: int, end_offset: in
     return ProducerStates(sequences="unchecked"), log_start_offset
 
 
-def _replay(states: ProducerStates, segment: Segment, options: ScanOptions, start: int, end: int) -> None:
-    """Replay the batches of a segment that end after `start`, and begin before `end`."""
+def _replay(
+    states: ProducerStates,
+    segment: Segment,
+    options: ScanOptions,
+    offsets: tuple[int, int],
+    on_damage: Callable[[str, Damage], None],
+) -> None:
+    """Replay the batches of a segment that end after the first of two offsets, and begin before the second."""
+    start, end = offsets
     if segment.log is None:
         return
     with Source.open(segment.log.path) as source:
@@ -73,6 +92,7 @@ def _replay(states: ProducerStates, segment: Segment, options: ScanOptions, star
             if isinstance(item, Damage):
                 if not item.is_plain_tail:
                     states.hole()
+                    on_damage(segment.log.path, item)
                 continue
             lasts = item.batches.column("last_offset")
             first, last = bisect_left(lasts, start), bisect_left(lasts, end)

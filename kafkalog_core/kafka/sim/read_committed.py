@@ -58,6 +58,7 @@ __all__ = [
     "Undecided",
     "read_committed_view",
     "segments_after",
+    "txn_entries",
 ]
 
 
@@ -216,7 +217,7 @@ class _Indexes:
         last = base_offset - 1
         try:
             with Source.open(index) as source:
-                for version, producer_id, first_offset, last_offset, _ in _entries_of(source):
+                for version, producer_id, first_offset, last_offset, _ in txn_entries(source):
                     if version > _MAX_VERSION or producer_id < 0 or not last < last_offset >= first_offset >= 0:
                         return
                     last = last_offset
@@ -229,7 +230,8 @@ class _Indexes:
             self._entries.setdefault(entry.producer_id, []).append(entry)
 
 
-def _entries_of(source: Source) -> Iterator[tuple[int, int, int, int, int]]:
+def txn_entries(source: Source) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield the whole entries of a transaction index: version, producer id, first, last and last stable offset."""
     position, size = 0, TXN_INDEX_ENTRY.size
     while position + size <= source.size_bytes:
         window = source.window(position, size * _ENTRIES)

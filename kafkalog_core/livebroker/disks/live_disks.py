@@ -27,6 +27,7 @@ from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import read_topic_id
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.kafka.sim.partition_copies import PartitionCopy
 from kafkalog_core.livebroker.cluster.cluster_log import ClusterLog, KnownTopic
 from kafkalog_core.livebroker.disks.partition_dirs import BrokerDisk, Key, PartitionDirs
 from kafkalog_core.livebroker.disks.topic_configs import TopicConfigs, own_configs
@@ -38,7 +39,7 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.refusals import Refusal, WayOut
-from kafkalog_core.serve.disks.served_disks import FinalizedFeatures, PartitionCopy, ServedTopic
+from kafkalog_core.serve.disks.served_disks import FinalizedFeatures, ServedTopic
 from kafkalog_core.serve.disks.start_notes import finding_notes, undecodable_notes
 from kafkalog_core.serve.logs.partition_access import PartitionError
 from kafkalog_core.serve.logs.segment_cache import SegmentCache

@@ -11,7 +11,6 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.topics.transactions import (
     TransactionPhase,
@@ -382,8 +381,7 @@ class TransactionCoordinator:
         value = found.value
         if value.state in _PREPARED:
             self._complete(name, found)
-        # TransactionMetadata.isDistributedTwoPhaseCommitTxn: it waits for its end forever (KIP-939)
-        elif value.state is TransactionPhase.ONGOING and now_ms - value.start_ms > value.timeout_ms != MAX_INT32:
+        elif value.is_timed_out(now_ms):
             self._fence(name, found)
 
     def _forget_one(self, name: str, found: _Transaction, now_ms: int) -> None:

@@ -11,17 +11,20 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.command_lines import shell_line
-from kafkalog_core.engine.targets import FileTarget, LogDirTarget
-from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
+from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.rules.setting_table import INTERNAL_TOPICS
 from kafkalog_core.kafka.sim.cluster import ClusterAssignments, read_topic_id
 from kafkalog_core.kafka.sim.cluster_metadata import read_copies, read_history
-from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.sim.named_dirs import identity_of
-from kafkalog_core.refusals import Refusal, WayOut
+from kafkalog_core.kafka.sim.partition_copies import (
+    PartitionCopy,
+    check_one_cluster,
+    copies_of,
+    copy_rank,
+    current_topic_ids,
+)
 from kafkalog_core.serve.disks.start_notes import (
     finding_notes,
     holder_notes,
@@ -31,7 +34,6 @@ from kafkalog_core.serve.disks.start_notes import (
 )
 from kafkalog_core.serve.logs.partition_view import ServedPartition, ViewOptions
 from kafkalog_core.serve.logs.segment_cache import SegmentCache
-from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.structs import Struct, field, replace
 from kafkalog_core.text import count_of, moment
 
@@ -40,18 +42,16 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs
-    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
-    from kafkalog_core.storage.logdir import PartitionPath
+    from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.topics.metadata_records import PartitionAssigned
 
-__all__ = ["DiskOptions", "FinalizedFeatures", "PartitionCopy", "ServedDisks", "ServedTopic"]
+__all__ = ["DiskOptions", "FinalizedFeatures", "ServedDisks", "ServedTopic"]
 
 HighWatermark = Literal["end", "checkpoint"]
 """The source of the high watermark: the end of the log, or replication-offset-checkpoint, which is stale after a crash.
 """
 
 _NO_CLUSTER: Final = "kafkalog-without-a-cluster-id"
-_UNSERVED: Final = frozenset({DirectoryState.FUTURE, DirectoryState.REMOTE_INDEX_CACHE})
 _ID_BYTES: Final = 16
 
 
@@ -79,14 +79,6 @@ class FinalizedFeatures(Struct, frozen=True):
 
     levels: Mapping[str, int] = field(default_factory=dict)
     epoch: int = -1
-
-
-class PartitionCopy(Struct, frozen=True):
-    """A directory of a partition, the directory that it is in, and what the checkpoints there have of it."""
-
-    place: PartitionPath
-    log_dir: str
-    context: PartitionContext
 
 
 class ServedTopic(Struct):
@@ -146,7 +138,7 @@ class ServedDisks:
                 f"as of {moment(self.until_ms)}: each log ends at its first batch with a later timestamp; where "
                 "producers set timestamps to other times than that of sending, it was longer or shorter then"
             )
-        copies, brokers = _copies_of(targets)
+        copies, brokers = copies_of(targets, "name the directory of its partition: a single file cannot be served")
         # Names that are not UTF-8 cannot be in a response: Kafka's protocol has UTF-8 strings.
         self.notes += undecodable_notes(each.place.name.raw for each in copies)
         copies = [each for each in copies if is_text(each.place.name.raw)]
@@ -252,21 +244,11 @@ class ServedDisks:
 
     # --- listing ------------------------------------------------------------------------------------------------------
     def _identity(self) -> tuple[str, int]:
-        # meta.properties of each directory: a broker refuses log directories of two clusters
-        # (MetaPropertiesEnsemble.verify).
         identities = [identity_of(path) for path in self.log_dirs]
-        clusters = dict.fromkeys(each.cluster_id for each in identities if each.cluster_id is not None)
-        if len(clusters) > 1:
-            dirs = {
-                name: [path for path, each in zip(self.log_dirs, identities, strict=True) if each.cluster_id == name]
-                for name in clusters
-            }
-            ways = [WayOut(f"name those of {name}", f"kafkalog serve {shell_line(dirs[name])}") for name in clusters]
-            reason = f"the log directories belong to {len(clusters)} clusters, whose topics must not be mixed"
-            raise RefusedError(Refusal(reason, tuple(ways)))
+        cluster_id = check_one_cluster(self.log_dirs, "kafkalog serve", "whose topics must not be mixed")
         nodes = [int(each.node_id) for each in identities if each.node_id is not None and each.node_id.isdecimal()]
         node_id = self._options.node_id
-        return next(iter(clusters), _NO_CLUSTER), node_id if node_id is not None else next(iter(nodes), 0)
+        return cluster_id or _NO_CLUSTER, node_id if node_id is not None else next(iter(nodes), 0)
 
     def _note_old_logs(self, copies: Iterable[PartitionCopy]) -> None:
         count = sum(1 for each in copies if _is_v07(each.place.path))
@@ -319,42 +301,13 @@ class ServedDisks:
         A topic that was deleted and created again has directories with two ids. Directories with the other id are
         served under a name of their own, so that no reader mixes the two topics.
         """
-        counts: dict[str, Counter[str]] = {}
-        for copy in copies:
-            topic_id = ids[copy.place.path]
-            if topic_id is not None and copy.place.name.state is DirectoryState.CURRENT:
-                counts.setdefault(copy.place.name.topic or "", Counter())[topic_id] += 1
-        of_cluster = self._ids_of_cluster()
-        current = {}
-        for topic, found in counts.items():
-            in_log = of_cluster.get(topic)
-            # The metadata log decides; without it, most directories are of the present topic.
-            current[topic] = in_log if in_log is not None and in_log in found else found.most_common(1)[0][0]
-            for other in found.keys() - {current[topic]}:
+        current, others = current_topic_ids(copies, ids, self._ids_of_cluster())
+        for topic, other_ids in others.items():
+            for other in other_ids:
                 self.notes.append(
                     f"topic {topic} was created again: directories with the id {other} are served as {topic}.{other}"
                 )
         return current
-
-
-def _copies_of(targets: Sequence[Target]) -> tuple[list[PartitionCopy], dict[str, BrokerDir]]:
-    """Return the partition directories that targets name, and the brokers' log directories that they are in."""
-    copies: list[PartitionCopy] = []
-    brokers: dict[str, BrokerDir] = {}
-    for target in targets:
-        if isinstance(target, FileTarget):
-            raise SelectionError(f"{target.path}: name the directory of its partition: a single file cannot be served")
-        path, places = target.path, target.partitions if isinstance(target, LogDirTarget) else (target.place,)
-        log_dir = target.broker_path if isinstance(target, LogDirTarget) else target.log_dir
-        if log_dir is not None and log_dir not in brokers:
-            listed = target.log_dir if isinstance(target, LogDirTarget) else read_log_dir(log_dir)
-            brokers[log_dir] = read_broker_dir(listed)
-        for place in places:
-            # the cluster's metadata log is for controllers: no broker lists it as a topic
-            if place.name.topic != METADATA_TOPIC and place.name.state not in _UNSERVED:
-                context = brokers[log_dir].context(place.name) if log_dir is not None else PartitionContext()
-                copies.append(PartitionCopy(place, log_dir or path, context))
-    return copies, brokers
 
 
 def _is_v07(path: str) -> bool:
@@ -368,13 +321,9 @@ def _is_v07(path: str) -> bool:
 
 
 def _rank(partition: ServedPartition) -> tuple[int, int, int]:
-    """Return the sort key of a copy, the best one last: by leader epoch, then by length, then by its older records.
-
-    An unclean election prefers the latest leader epoch and then the longest log (KIP-966): a log that is longer in an
-    earlier epoch was truncated when its broker followed the later leader (KIP-101). `kafkalog replicas` uses the
-    same rule, and reads the copies to their ends: only then is damage within them known.
-    """
-    return partition.leader_epoch, partition.latest(is_committed=False).offset, -partition.log_start_offset
+    """Return the sort key of a copy, the best one last."""
+    end = partition.latest(is_committed=False).offset
+    return copy_rank(partition.leader_epoch, end, partition.log_start_offset)
 
 
 def _made_up_id(cluster_id: str, topic: str) -> bytes:
