@@ -40,6 +40,10 @@ COMMANDS: Final = {
         "Explain the code of a finding, or a line of a broker's log.",
     ),
     "seek": ("kafkalog_cli.commands.seek:seek_command", "Find a record by its offset, its time or its position."),
+    "which-partition": (
+        "kafkalog_cli.commands.which_partition:which_partition_command",
+        "Compute the partition of a group, a transactional id or a key.",
+    ),
     "verify": ("kafkalog_cli.commands.verify:verify_command", "Check logs, indexes, snapshots, checkpoints and names."),
     "roll": ("kafkalog_cli.commands.roll:roll_command", "Show where logs would roll under other settings."),
     "reindex": (
@@ -68,7 +72,7 @@ COMMANDS: Final = {
 }
 SECTIONS: Final = {
     "Look (what is in these files, are they sound?)": ("verify", "dump", "explain"),
-    "Find (where is a record?)": ("seek",),
+    "Find (where is a record?)": ("seek", "which-partition"),
     "Forecast (what will a broker do, and why not?)": ("retain", "compact", "roll"),
     "Repair (change the files of a stopped broker)": ("checkpoint", "reindex", "truncate", "apply", "undo"),
     "Serve (read a dead disk with any Kafka client)": ("serve",),

@@ -79,6 +79,7 @@ __all__ = [
     "TABLES",
     "TEXT_FILE",
     "TEXT_LINE",
+    "WHICH_PARTITION",
     "Column",
     "Kind",
     "Table",
@@ -317,6 +318,17 @@ EXPLANATION: Final = new_table(
     Column("broker_action", "string", "what a broker does about it"),
     Column("cure", "string", "what repairs it"),
 )
+WHICH_PARTITION: Final = new_table(
+    "which_partition",
+    Column("kind", "string", "group, transactional_id, share_state, remote_log or key"),
+    Column("name", "string", "what is hashed: the group, the transactional id, GROUP:TOPIC_ID:PARTITION; null: a key"),
+    Column("key", "bytes", "the key; null: a name"),
+    Column("topic", "string", "Kafka's own topic that holds the records; null: a key"),
+    Column("partition", "int32", "the partition of the name or the key"),
+    Column("partitions", "int32", "the number of partitions that was given"),
+    Column("partitioner", "string", "of a key: murmur2, java-hashcode or crc32; null: a name"),
+    Column("hash", "int64", "the hash, with its sign; null: remote_log, which has several"),
+)
 BROKER_MESSAGE: Final = new_table(
     "broker_message",
     Column("name", "string", "stable code of the message"),
@@ -521,6 +533,7 @@ TABLES: Final = {
         REPLICA_COPY,
         REPLICA_RANGE,
         EVENT,
+        WHICH_PARTITION,
         SUMMARY,
     )
 }

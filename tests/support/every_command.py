@@ -110,6 +110,10 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--offset 4711 {kafka}/customers-0", 3),
     ),
     "verify": (Case("--jobs 1 {kafka}", 4), Case("--jobs 1 {kafka}/customers-0")),
+    "which-partition": (
+        Case("--key customer-17 --key b --partitions 12", last="b$"),
+        Case("--group g1", last="__consumer_offsets-42  g1$"),
+    ),
     "explain": (
         Case("", last="."),
         Case("segment.gap", last="."),
