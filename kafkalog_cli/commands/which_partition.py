@@ -139,7 +139,7 @@ def _parse_topic_id(text: str) -> bytes:
     "--partitions",
     type=click.IntRange(min=1, max=2**31 - 1),
     metavar="N",
-    help=f"Number of partitions of the topic; required for keys.  [default of Kafka's own topics: {DEFAULT_PARTITIONS}]",
+    help=f"Number of partitions of the topic; required for keys.  [default of Kafka's topics: {DEFAULT_PARTITIONS}]",
 )
 @common.output_option
 def which_partition_command(partitions: int | None, output: str, **given: Any) -> int:

@@ -19,7 +19,6 @@ from kafkalog_core.kafka.rules.partitioners import (
 )
 from tests.support import jars
 
-
 pytestmark = pytest.mark.java
 
 _TOPIC_ID: Final = "5vYgz4rJSMa_FBhdeTtYEg"

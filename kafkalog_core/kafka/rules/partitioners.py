@@ -1,9 +1,9 @@
 """The partition of a name or a key: the hashes of Kafka's coordinators, of the Java client and of librdkafka.
 
 Every release computes them in the same way, because the records of a group, or of a key, have to stay together. Two
-things differ. Kafka 0.8.0 and 0.8.1 took the sign away with a mask, not with the absolute value (`kafka.utils.Utils.abs`
-before KAFKA-1469), so that their Scala producers put keys with a negative hash into other partitions. And a topic that
-has got more partitions since has its older records where the old number of partitions put them.
+things differ. Kafka 0.8.0 took the sign away with a mask, not with the absolute value (`kafka.utils.Utils.abs`), so
+that its producers put keys with a negative hash into other partitions. And a topic that has got more partitions since
+has its older records where the old number of partitions put them.
 """
 
 from __future__ import annotations
