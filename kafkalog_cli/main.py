@@ -63,6 +63,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.compact:compact_command",
         "Forecast what the log cleaner does, or clean logs.",
     ),
+    "impact": (
+        "kafkalog_cli.commands.impact:impact_command",
+        "Show what a plan, a replica or a start means for groups of consumers.",
+    ),
     "serve": ("kafkalog_cli.commands.serve:serve_command", "Serve a dead disk to Kafka clients, read-only."),
     "spark": ("kafkalog_cli.commands.spark:spark_group", "Work on the disks of a whole cluster with Apache Spark."),
     "apply": ("kafkalog_cli.commands.apply:apply_command", "Apply a plan, or finish an interrupted run."),
@@ -73,7 +77,7 @@ COMMANDS: Final = {
 SECTIONS: Final = {
     "Look (what is in these files, are they sound?)": ("verify", "dump", "explain"),
     "Find (where is a record?)": ("seek", "which-partition"),
-    "Forecast (what will a broker do, and why not?)": ("retain", "compact", "roll"),
+    "Forecast (what will a broker do, and why not?)": ("retain", "compact", "roll", "impact"),
     "Repair (change the files of a stopped broker)": ("checkpoint", "reindex", "truncate", "apply", "undo"),
     "Serve (read a dead disk with any Kafka client)": ("serve",),
     "Cluster (many disks at once)": ("spark",),

@@ -52,6 +52,7 @@ __all__ = [
     "EXPORT",
     "FETCH",
     "FINDING",
+    "IMPACT",
     "INDEX_ENTRY",
     "JOURNAL",
     "LOSS",
@@ -318,6 +319,42 @@ EXPLANATION: Final = new_table(
     Column("broker_action", "string", "what a broker does about it"),
     Column("cure", "string", "what repairs it"),
 )
+IMPACT: Final = new_table(
+    "impact",
+    Column("group", "string", "group of consumers"),
+    Column("topic", "string", "topic"),
+    Column("partition", "int32", "partition number"),
+    Column(
+        "effect",
+        "string",
+        "unchanged; repeats: it reads records again; skips: records that it has not read are gone; reset: "
+        "auto.offset.reset decides; diverges: the log has other records than the ones that it read; stops: it comes to "
+        "damage; unknown",
+    ),
+    Column("records", "int64", "records of the effect: read again, gone, or other ones; null: not one number"),
+    Column("committed_offset", "int64", "the offset that the group has committed; null: none"),
+    Column("leader_epoch", "int32", "leader epoch of that commit; -1: none"),
+    Column("committed_offset_after", "int64", "what is left of its commits afterwards; null: none"),
+    Column("resume_offset", "int64", "the next offset that it reads; null: auto.offset.reset decides"),
+    Column("log_start_offset", "int64", "log start offset afterwards"),
+    Column("log_end_offset", "int64", "log end offset afterwards"),
+    Column("unread_records", "int64", "records from the committed offset on, as the log is now"),
+    Column("repeated_records", "int64", "records that it reads again; null: auto.offset.reset decides"),
+    Column("skipped_records", "int64", "records that it has not read and cannot read afterwards"),
+    Column("first_skipped_timestamp_ms", "int64", "smallest timestamp of these, if they are at an end of the log"),
+    Column("last_skipped_timestamp_ms", "int64", "largest timestamp of these"),
+    Column("earliest_offset", "int64", "reset: where auto.offset.reset=earliest goes on"),
+    Column("earliest_repeated", "int64", "records that it reads again then"),
+    Column("earliest_skipped", "int64", "records that are gone then"),
+    Column("latest_offset", "int64", "reset: where auto.offset.reset=latest goes on"),
+    Column("latest_skipped", "int64", "records that are gone or skipped then"),
+    Column("truncated_to", "int64", "where a client goes on that checks leader epochs (KIP-320); null: as all others"),
+    Column("reused_offsets", "int64", "offsets below the committed one that new records get again"),
+    Column("damage_offset", "int64", "offset of the first place that its consumers cannot read; null: none was found"),
+    Column("reset_offset", "int64", "where the group should be: it repeats and skips as little as possible there"),
+    Column("detail", "string", "the same in sentences"),
+    Column("path", "string", "directory of the log; null: it is on none of the disks"),
+)
 WHICH_PARTITION: Final = new_table(
     "which_partition",
     Column("kind", "string", "group, transactional_id, share_state, remote_log or key"),
@@ -534,6 +571,7 @@ TABLES: Final = {
         REPLICA_RANGE,
         EVENT,
         WHICH_PARTITION,
+        IMPACT,
         SUMMARY,
     )
 }
