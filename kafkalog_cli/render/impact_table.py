@@ -66,7 +66,7 @@ class ImpactTable(AnswerTable["Impacts"]):
         found = self._found
         if found is None:
             return []
-        lines: list[Text] = []
+        lines = [text for doubt in found.doubts for text in sentence_texts(f"in doubt: {doubt}", self.width, "yellow")]
         for problem in found.problems[:_SHOWN_PROBLEMS]:
             lines += sentence_texts(f"commits may be missing: {problem}", self.width, "yellow")
         if len(found.problems) > _SHOWN_PROBLEMS:

@@ -116,7 +116,7 @@ class _Counter:
                 for item in scan(source, base_offset=file.base_offset, options=_OPTIONS, end=end):
                     if not isinstance(item, Damage):
                         self._run(item)
-                    elif item.size_bytes:
+                    else:
                         self._damage()
                 advance(end)
         except StorageError:

@@ -74,12 +74,14 @@ class Impacts(Struct, frozen=True, kw_only=True):
         cause: what changes the logs, a noun phrase.
         release: by whose rules a start was simulated; None: none was.
         problems: places that cannot be read, where commits may be missing: a sentence each.
+        doubts: why the broker may not start at all: a sentence each.
     """
 
     impacts: tuple[Impact, ...]
     cause: str
     release: str | None = None
     problems: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield the rows."""
@@ -139,7 +141,11 @@ class _Comparison:
         found = [impact for place in sorted(commits) for impact in self._of_place(place, commits[place])]
         found.sort(key=lambda each: (EFFECTS.index(each.effect), each.commit.group, each.commit.place))
         return Impacts(
-            impacts=tuple(found), cause=self._cause(), release=self._release(), problems=tuple(self._problems)
+            impacts=tuple(found),
+            cause=self._cause(),
+            release=self._release(),
+            problems=tuple(self._problems),
+            doubts=tuple(doubt for logs in self._started for doubt in logs.doubts),
         )
 
     # --- logs ---------------------------------------------------------------------------------------------------------
@@ -242,9 +248,13 @@ class _Comparison:
             return f"{', '.join(names)} and the start of the broker after it"
         return "the next start of the broker"
 
+    @property
+    def _started(self) -> list[Logs]:
+        """The directories on which a start is simulated."""
+        return [*self._planned.values(), *self._replica] or self._now
+
     def _release(self) -> str | None:
-        logs = (*self._planned.values(), *self._replica) or self._now
-        found = Counter(str(each.guess.release) for each in logs)
+        found = Counter(str(each.guess.release) for each in self._started)
         return found.most_common(1)[0][0] if found else None
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.findings.broker_actions import DOES_NOT_START
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.committed import read_committed_view
@@ -15,6 +17,7 @@ from kafkalog_core.kafka.sim.logfiles import Checkpoints, Compaction, LogFile, p
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.ops.impact.planned import DirState
 from kafkalog_core.ops.repair.context import read_context, target_dirs
+from kafkalog_core.ops.verify.companions import file_findings
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct, replace
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.engine.targets import Target
+    from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.evidence import ReleaseGuess
@@ -119,6 +123,32 @@ class Logs:
             self._next[place] = self._started(self._places[place], self.now(place))
         return self._next[place]
 
+    @cached_property
+    def _refusal(self) -> str | None:
+        """Why no broker starts on the directory, by the files at its top, a clause; None: nothing shows that."""
+        for finding in self._top_findings:
+            if (finding.broker_action or "").startswith(DOES_NOT_START):
+                return f"the broker does not start: {self.state.origin_of(finding.path)}: {finding.message.rstrip('.')}"
+        return None
+
+    @property
+    def doubts(self) -> list[str]:
+        """Errors in the files at the top of the directory, because of which a broker may not start: sentences."""
+        if self._refusal is not None:
+            return []
+        return [
+            f"{self.state.origin_of(finding.path)}: {finding.message} kafkalog verify shows whether a broker starts"
+            for finding in self._top_findings
+            if finding.severity == "error"
+        ]
+
+    @cached_property
+    def _top_findings(self) -> list[Finding]:
+        broker_dir = self._context.broker_dir
+        if broker_dir is None or not broker_dir.log_dir.is_broker_dir:
+            return []
+        return [*broker_dir.findings, *broker_dir.log_dir.findings, *file_findings(broker_dir)]
+
     def _read(self, place: PartitionPath) -> Log:
         origin = self.state.origin_of(place.path)
         try:
@@ -155,6 +185,8 @@ class Logs:
     def _started(self, place: PartitionPath, now: Log) -> Log:
         if now.partition is None or now.problem is not None:
             return now
+        if self._refusal is not None:
+            return replace(now, problem=self._refusal)
         elsewhere = self._context.assigned_elsewhere
         if place.path in elsewhere and self.state.root == self.state.origin:
             return replace(now, problem=f"a broker that starts does not keep it: {elsewhere[place.path].message}")

@@ -55,6 +55,7 @@ class Impact(Struct, frozen=True, kw_only=True):
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     unread_records: int | None = None
+    remaining_records: int | None = None
     repeated_records: int | None = None
     skipped_records: int | None = None
     first_skipped_ms: int | None = None
@@ -96,6 +97,7 @@ class Impact(Struct, frozen=True, kw_only=True):
             "log_start_offset": self.log_start_offset,
             "log_end_offset": self.log_end_offset,
             "unread_records": self.unread_records,
+            "remaining_records": self.remaining_records,
             "repeated_records": self.repeated_records,
             "skipped_records": self.skipped_records,
             "first_skipped_timestamp_ms": self.first_skipped_ms,
@@ -191,6 +193,7 @@ class _Assessment:
             log_start_offset=self._after.start_offset,
             log_end_offset=self._after.end_offset,
             unread_records=unread.records,
+            remaining_records=None if resume is None else self._new.between(resume).records,
             repeated_records=repeated,
             skipped_records=skipped,
             first_skipped_ms=gone.first_timestamp_ms,
@@ -243,9 +246,9 @@ class _Assessment:
         elif resume != offset:
             parts.append(f"its last commit is lost, and it goes on at {resume} in place of {offset}")
         if lost:
-            parts.append(f"{count_of(lost, 'record')} that it has not read {_are(lost)} gone{_times(gone)}")
+            parts.append(self._lost_text(lost, gone))
         if damage is not None:
-            parts.append(f"its consumers cannot read the log at offset {damage:,}: most of them stop there")
+            parts.append(f"the log cannot be read at offset {damage:,}: its consumers stop there, or skip records")
         effect: Effect = "unchanged"
         if lost or repeated:
             effect = "skips" if lost else "repeats"
@@ -267,14 +270,33 @@ class _Assessment:
         else:
             why = f"Its offset {offset:,} is beyond the end of the log, {after.end_offset:,}: {_RANGE}"
         again = self._new.between(after.start_offset, offset).records
-        unread = self._new.between(offset).records
+        unread = self._new.between(max(offset, after.start_offset)).records
         earliest = f"earliest goes back to {after.start_offset:,} and reads {count_of(again, 'record')} again"
+        if self._position.range == "below-start":
+            earliest = f"earliest goes on at {after.start_offset:,}"
         latest = f"latest goes on at {after.end_offset:,}"
-        if lost:
-            latest += f"; {count_of(lost, 'record')} that it has not read {_are(lost)} gone{_times(gone)} in any case"
         if unread:
-            latest += f", and skips {count_of(unread, 'record')} that {_are(unread)} still there"
-        return f"{why}: {earliest}; {latest}.{self._of_epochs()}"
+            latest += f" and skips {count_of(unread, 'record')} that {_are(unread)} still there"
+        text = f"{why}: {earliest}; {latest}."
+        if lost:
+            text += f" In any case {self._lost_text(lost, gone)}."
+        return text + self._of_epochs()
+
+    def _lost_text(self, lost: int, gone: Span) -> str:
+        """Return how many records are gone that the group has not read, and which, as a clause."""
+        damage = self._old.damage_offset
+        least = "" if damage is None or damage == self._new.damage_offset else "at least "
+        where = []
+        if gone.records == lost and self._read_to < self._after.start_offset:
+            where.append(f"offsets {self._read_to:,} to {self._after.start_offset - 1:,}")
+        elif gone.records == lost:
+            first, last = max(self._read_to, self._after.end_offset), self._now.end_offset - 1
+            where.append(f"offsets {first:,} to {last:,}")
+        if gone.first_timestamp_ms is not None and gone.last_timestamp_ms is not None:
+            first_time, last_time = moment(gone.first_timestamp_ms), moment(gone.last_timestamp_ms)
+            where.append(f"of {first_time}" + ("" if first_time == last_time else f" to {last_time}"))
+        which = f" ({', '.join(where)})" if where else ""
+        return f"{least}{count_of(lost, 'record')} that it has not read {_are(lost)} gone{which}"
 
     def _of_epochs(self) -> str:
         """Return what clients do that check leader epochs, and what happens once offsets are assigned again."""
@@ -313,11 +335,3 @@ _PENDING: Final = " An open transaction is to commit another offset of this part
 
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
-
-
-def _times(span: Span) -> str:
-    if span.first_timestamp_ms is None or span.last_timestamp_ms is None:
-        return ""
-    if span.first_timestamp_ms == span.last_timestamp_ms:
-        return f", of {moment(span.first_timestamp_ms)}"
-    return f", of {moment(span.first_timestamp_ms)} to {moment(span.last_timestamp_ms)}"
