@@ -51,7 +51,7 @@ class ImpactTable(AnswerTable["Impacts"]):
         is_changed = any(each.is_reset_needed for each in found.impacts)
         return Answer(
             verdict=_verdict(found),
-            style="bold red" if is_changed else "bold green",
+            style="bold red" if is_changed else "bold yellow" if found.problems or found.doubts else "bold green",
             below=(_EXPORT,) if is_changed else (),
             lines=tuple(map(_line, shown)),
             rest=_rest(rest, others=bool(shown)),
@@ -81,7 +81,8 @@ def _verdict(found: Impacts) -> str:
     groups = Counter(worst.values())
     total = count_of(len(worst), "group")
     if set(groups) <= {"unchanged"}:
-        return f"UNCHANGED: {total} {'reads' if len(worst) == 1 else 'read'} on as before, after {found.cause}"
+        known = ", as far as their commits can be read" if found.problems else ""
+        return f"UNCHANGED: {total} {'reads' if len(worst) == 1 else 'read'} on as before{known}, after {found.cause}"
     parts = [_part(effect, groups[effect], found.impacts) for effect in EFFECTS if groups[effect]]
     word = "UNKNOWN" if set(groups) <= {"unchanged", "unknown"} else "IMPACT"
     return f"{word}: of {total}, {', '.join(parts)}, after {found.cause}"

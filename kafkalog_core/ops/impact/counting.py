@@ -10,7 +10,7 @@ from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.logfiles import LogFile
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["Counted", "Span", "count_records"]
+__all__ = ["Counted", "DamagedPlace", "Span", "count_records"]
 
 _OPTIONS: Final = ScanOptions(resync=True)
+_OF_ONE_BATCH: Final = frozenset({"crc-mismatch"})
+_MOST_DAMAGES: Final = 1000
 
 
 class Span(Struct):
@@ -45,20 +47,37 @@ class Span(Struct):
             self.last_timestamp_ms = last_ms if known is None else max(known, last_ms)
 
 
+class DamagedPlace(Struct, frozen=True):
+    """A place in a log that cannot be read.
+
+    Args:
+        offset: the one that is expected there.
+        hides_to: the offset before which the broker finds nothing in that segment after the place; the same as
+            `offset` where the batch alone is wrong, since the broker goes by its header.
+    """
+
+    offset: int
+    hides_to: int
+
+
 class Counted(Struct, kw_only=True):
     """Records by the ranges between boundaries.
 
     Attributes:
         bounds: the boundaries, ascending: a range begins at each, and the last one has no end.
         spans: the records of each range.
-        damage_offset: the offset that is expected at the first place that cannot be read; None: there is none.
+        damages: places that cannot be read, in their order.
         has_unknown: whether a batch cannot be opened, so that its records are not counted.
     """
 
     bounds: list[int]
     spans: list[Span]
-    damage_offset: int | None = None
+    damages: list[DamagedPlace] = field(default_factory=list)
     has_unknown: bool = False
+
+    def damage_from(self, first: int) -> int | None:
+        """Return the offset of the first damage that a consumer comes to from an offset on; None: it comes to none."""
+        return next((each.offset for each in self.damages if first <= each.offset or first < each.hides_to), None)
 
     def between(self, first: int, end: int = MAX_INT64) -> Span:
         """Return the records from one boundary to another, which is not included."""
@@ -96,7 +115,7 @@ def count_records(
         for number, file in enumerate(files):
             following = files[number + 1].base_offset if number + 1 < len(files) else None
             if following is None or following > ordered[0]:
-                counter.read(file, advance)
+                counter.read(file, following, advance)
     return counter.counted
 
 
@@ -107,8 +126,9 @@ class _Counter:
         self._committed = committed
         self._next: int | None = None
 
-    def read(self, file: LogFile, advance: Callable[[int], None]) -> None:
-        """Count the records of a log."""
+    def read(self, file: LogFile, following: int | None, advance: Callable[[int], None]) -> None:
+        """Count the records of a log; `following`: the base offset of the next one."""
+        hides_to = self._end if following is None else following
         self._next = file.base_offset if self._next is None else self._next
         try:
             with Source.open(file.path) as source:
@@ -117,16 +137,16 @@ class _Counter:
                     if not isinstance(item, Damage):
                         self._run(item)
                     else:
-                        self._damage()
+                        self._damage(0 if item.reason in _OF_ONE_BATCH else hides_to)
                 advance(end)
         except StorageError:
-            self._damage()
+            self._damage(hides_to)
 
-    def _damage(self) -> None:
-        """Note the first place that cannot be read, if it is in the ranges."""
-        offset, counted = self._next or 0, self.counted
-        if counted.damage_offset is None and counted.bounds[0] <= offset < self._end:
-            counted.damage_offset = offset
+    def _damage(self, hides_to: int) -> None:
+        """Note a place that cannot be read."""
+        offset = self._next or 0
+        if offset < self._end and len(self.counted.damages) < _MOST_DAMAGES:
+            self.counted.damages.append(DamagedPlace(offset, max(offset, hides_to)))
 
     def _run(self, run: Run) -> None:
         batches, bounds = run.batches, self.counted.bounds

@@ -170,7 +170,7 @@ class _Assessment:
 
     def impact(self) -> Impact:
         """Return the result."""
-        unread = self._old.between(self._read_to)
+        unread = self._old.between(max(self._read_to, self._now.start_offset))
         kept = self._new.between(max(self._read_to, self._after.start_offset))
         lost = max(0, unread.records - kept.records)
         resume, position = self._position.offset, self._position
@@ -179,7 +179,7 @@ class _Assessment:
         gone = self._gone(lost)
         damage = self._damage(resume)
         earliest = self._new.between(self._after.start_offset, self._read_to).records
-        unread_after = self._new.between(self._read_to).records
+        unread_after = kept.records
         effect, detail = self._effect(lost, gone, repeated, damage)
         is_reset = effect == "reset"
         skipped: int | None = lost
@@ -214,7 +214,7 @@ class _Assessment:
         after = self._after
         found = [
             self._old.between(max(self._read_to, after.end_offset)),
-            self._old.between(self._read_to, max(self._read_to, after.start_offset)),
+            self._old.between(max(self._read_to, self._now.start_offset), max(self._read_to, after.start_offset)),
         ]
         for each in found:
             if lost and each.records == lost:
@@ -223,9 +223,7 @@ class _Assessment:
 
     def _damage(self, resume: int | None) -> int | None:
         """Return the offset of the first place that consumers of the group cannot read; None: there is none."""
-        damage = self._new.damage_offset
-        first = self._after.start_offset if resume is None else resume
-        return damage if damage is not None and damage >= first else None
+        return self._new.damage_from(self._after.start_offset if resume is None else resume)
 
     def _reset_offset(self) -> int:
         """Return where the group should be: it repeats nothing there, and skips nothing that is still to be read."""
@@ -284,8 +282,7 @@ class _Assessment:
 
     def _lost_text(self, lost: int, gone: Span) -> str:
         """Return how many records are gone that the group has not read, and which, as a clause."""
-        damage = self._old.damage_offset
-        least = "" if damage is None or damage == self._new.damage_offset else "at least "
+        least = "at least " if len(self._old.damages) > len(self._new.damages) else ""
         where = []
         if gone.records == lost and self._read_to < self._after.start_offset:
             where.append(f"offsets {self._read_to:,} to {self._after.start_offset - 1:,}")
