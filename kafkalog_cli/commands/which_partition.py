@@ -131,7 +131,7 @@ def _parse_topic_id(text: str) -> bytes:
     show_default=True,
     help=(
         "How the producer chose the partition of a key. murmur2: the Java client's default, also murmur2_random of "
-        "librdkafka; java-hashcode: the Scala producer of Kafka 0.8.2 to 0.11 for String keys; crc32: librdkafka's "
+        "librdkafka; java-hashcode: the Scala producer of Kafka 0.8.2 to 1.1 for String keys; crc32: librdkafka's "
         "default, consistent_random."
     ),
 )

@@ -133,7 +133,9 @@ def _counted(rest: list[Impact], *, others: bool) -> Iterator[str]:
         if not found:
             continue
         reasons = Counter(each.detail.removesuffix(".") for each in found)
-        why = "" if effect == "unchanged" else f": {reasons.most_common(1)[0][0]}" + ("; ..." if len(reasons) > 1 else "")
+        why = (
+            "" if effect == "unchanged" else f": {reasons.most_common(1)[0][0]}" + ("; ..." if len(reasons) > 1 else "")
+        )
         groups = count_of(len({each.commit.group for each in found}), "group")
         which = "other " if others else ""
         yield f"{count_of(len(found), which + 'partition')} of {groups}: {words}{why}"

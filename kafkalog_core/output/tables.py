@@ -335,7 +335,9 @@ IMPACT: Final = new_table(
     Column("committed_offset", "int64", "the offset that the group has committed; null: none"),
     Column("leader_epoch", "int32", "leader epoch of that commit; -1: none"),
     Column("committed_offset_after", "int64", "what is left of its commits afterwards; null: none"),
-    Column("resume_offset", "int64", "the next offset that it reads; null: auto.offset.reset decides, or it is unknown"),
+    Column(
+        "resume_offset", "int64", "the next offset that it reads; null: auto.offset.reset decides, or it is unknown"
+    ),
     Column("log_start_offset", "int64", "log start offset afterwards"),
     Column("log_end_offset", "int64", "log end offset afterwards"),
     Column("unread_records", "int64", "records from the committed offset on, as the log is now"),

@@ -159,7 +159,15 @@ def _reset(broker: Broker, lines: str, tmp_path: Path) -> None:
     assert groups == ["at-end", "half", "plain-earliest", "plain-latest"]
     named = [word for group in groups for word in ("--group", group)]
     command = [*broker.java_command, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
-    command += ["--bootstrap-server", broker.bootstrap, *named, "--reset-offsets", "--from-file", str(file), "--execute"]
+    command += [
+        "--bootstrap-server",
+        broker.bootstrap,
+        *named,
+        "--reset-offsets",
+        "--from-file",
+        str(file),
+        "--execute",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     printed = {tuple(line.split()[:4]) for line in done.stdout.splitlines()}
     expected = {tuple(line.split(",")) for line in lines.splitlines()}

@@ -132,6 +132,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--jobs 1 --at-damage {kafka}", 4),
         Case("--jobs 1 --to-offset 5 --apply {kafka}/customers-0"),
     ),
+    "impact": (
+        Case("{kafka}"),
+        Case("{plan}", 4, first="truncate --jobs 1 --to-offset 5 --plan-out {plan} {kafka}/orders-1"),
+        Case("--replica {other} {kafka}"),
+    ),
     "checkpoint": (Case("--jobs 1 {kafka}"), Case("--jobs 1 --apply {kafka}")),
     "retain": (
         Case("--jobs 1 --now {now} {kafka}"),

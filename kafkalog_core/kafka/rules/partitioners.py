@@ -110,7 +110,7 @@ PARTITIONERS: Final[Mapping[str, Callable[[bytes, int], tuple[int, int]]]] = {
 
 `murmur2`: the default of the Java client for a record with a key (`BuiltInPartitioner.partitionForKey`, before 3.3
 `DefaultPartitioner`), and `murmur2` and `murmur2_random` of librdkafka. `java-hashcode`: the Scala producer of 0.8.2 to
-0.11 for a key of class String (`kafka.producer.DefaultPartitioner`); raises UnicodeDecodeError for a key that is not
+1.1 for a key of class String (`kafka.producer.DefaultPartitioner`); raises UnicodeDecodeError for a key that is not
 UTF-8. `crc32`: `consistent` and `consistent_random`, the default, of librdkafka.
 """
 

@@ -2,9 +2,9 @@
 
 A consumer that gets a partition fetches its committed offset (`ConsumerCoordinator.refreshCommittedOffsets`). If the
 commit has a leader epoch, a client that knows KIP-320 first asks the broker where that epoch ends
-(`OffsetsForLeaderEpoch`): an end below the position means that the log was truncated, and the client goes on at that end
-(`SubscriptionState.maybeCompleteValidation`), unless its auto.offset.reset is none. Java clients do so since 2.3, with
-brokers of 2.4 and later, and librdkafka since 2.1. An offset that is not between the log start offset and the high
+(`OffsetsForLeaderEpoch`): an end below the position means that the log was truncated, and the client goes on at that
+end (`SubscriptionState.maybeCompleteValidation`), unless its auto.offset.reset is none. Java clients do so since 2.3,
+with brokers of 2.4 and later, and librdkafka since 2.1. An offset that is not between the log start offset and the high
 watermark is out of range: the fetch fails, and auto.offset.reset decides (`FetchCollector.handleInitializeErrors`), as
 it does for a group without a commit. The end of the log itself is in range.
 """

@@ -171,7 +171,7 @@ class _Comparison:
         own = next(logs for logs in copies if logs.state.origin == planned.state.origin).now(place)
         return own, planned.after_start(place) if place in planned.places else own
 
-    # --- committed offsets ----------------------------------------------------------------------------------------------
+    # --- committed offsets ----------------------------------------------------------------------------------------
     def _offsets(self, places: Iterable[Place]) -> tuple[GroupOffsets, GroupOffsets]:
         """Return what groups have committed, as it is and afterwards."""
         before, after = GroupOffsets(), GroupOffsets()
@@ -218,7 +218,7 @@ class _Comparison:
                     is_pending=place in pending,
                 )
 
-    # --- records --------------------------------------------------------------------------------------------------------
+    # --- records --------------------------------------------------------------------------------------------------
     def _of_place(self, place: Place, commits: Sequence[Commit]) -> Iterator[Impact]:
         both = self._both(place)
         if both is None:
@@ -239,7 +239,7 @@ class _Comparison:
             log.files, bounds, end_offset=log.end_offset, committed=committed, advance=self._progress.advance
         )
 
-    # --- what it is about -----------------------------------------------------------------------------------------------
+    # --- what it is about -----------------------------------------------------------------------------------------
     def _cause(self) -> str:
         if self._request.replica:
             return f"the logs of {', '.join(logs.state.origin for logs in self._replica)} in place of these"
@@ -262,7 +262,9 @@ def _is_same(now: Log, after: Log) -> bool:
     """Return whether consumers get the same of both."""
     if now is after:
         return True
-    files = [[(each.file.name.raw, each.file.size_bytes, each.file.inode) for each in log.files] for log in (now, after)]
+    files = [
+        [(each.file.name.raw, each.file.size_bytes, each.file.inode) for each in log.files] for log in (now, after)
+    ]
     return files[0] == files[1] and (now.start_offset, now.end_offset) == (after.start_offset, after.end_offset)
 
 

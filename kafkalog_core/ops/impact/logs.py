@@ -39,6 +39,10 @@ __all__ = ["Log", "Logs", "logs_of", "read_logs"]
 
 _OPTIONS: Final = ScanOptions(resync=True)
 _NO_EPOCHS: Final = History((), 0)
+_NO_SHUTDOWN: Final = (
+    "these partitions are outside of a broker's log directory, so that it is unknown how the broker was stopped and "
+    "what its start reads: the logs count as they are."
+)
 
 
 class Log(Struct, frozen=True, kw_only=True):
@@ -100,6 +104,7 @@ class Logs:
                 self._places[name.topic, name.partition] = place
         self._now: dict[Place, Log] = {}
         self._next: dict[Place, Log] = {}
+        self._is_start_unknown = False
 
     @property
     def guess(self) -> ReleaseGuess:
@@ -136,6 +141,8 @@ class Logs:
         """Errors in the files at the top of the directory, because of which a broker may not start: sentences."""
         if self._refusal is not None:
             return []
+        if self._is_start_unknown:
+            return [f"{self.state.origin}: {_NO_SHUTDOWN}"]
         return [
             f"{self.state.origin_of(finding.path)}: {finding.message} kafkalog verify shows whether a broker starts"
             for finding in self._top_findings
@@ -182,17 +189,25 @@ class Logs:
             history=History(() if epochs is None else epochs.entries, end_offset),
         )
 
+    def _problem_of(self, place: PartitionPath) -> str | None:
+        """Return why no consumer gets a log after the start, a clause; None: nothing outside of it shows that."""
+        elsewhere = self._context.assigned_elsewhere
+        if self._refusal is not None:
+            return self._refusal
+        if place.path in elsewhere and self.state.root == self.state.origin:
+            return f"a broker that starts does not keep it: {elsewhere[place.path].message}"
+        return None
+
     def _started(self, place: PartitionPath, now: Log) -> Log:
         if now.partition is None or now.problem is not None:
             return now
-        if self._refusal is not None:
-            return replace(now, problem=self._refusal)
-        elsewhere = self._context.assigned_elsewhere
-        if place.path in elsewhere and self.state.root == self.state.origin:
-            return replace(now, problem=f"a broker that starts does not keep it: {elsewhere[place.path].message}")
+        problem = self._problem_of(place)
+        if problem is not None:
+            return replace(now, problem=problem)
         facts = self._context.facts(place.name, as_loaded=True)
         if facts.context.is_clean is None:
-            return now  # outside of a broker's directory nothing says what a start reads
+            self._is_start_unknown = True
+            return now
         try:
             load = PartitionLoad(now.partition, facts.context, facts.load_options, advance=self._advance)
             deque(load.run(), maxlen=0)

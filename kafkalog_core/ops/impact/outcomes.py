@@ -316,8 +316,9 @@ class _Assessment:
         new = self._new.between(found, self._read_to).records
         return (
             f"From offset {found:,} on this log has other records than the one that the group read. Clients that check "
-            f"leader epochs (Java 2.3, librdkafka 2.1 and later) go back to {found:,} and read {count_of(new, 'record')}"
-            f" there; older ones go on at {self._read_to:,} and skip {'it' if new == 1 else 'them'}."
+            f"leader epochs (Java 2.3, librdkafka 2.1 and later) go back to {found:,} and read "
+            f"{count_of(new, 'record')} there; older ones go on at {self._read_to:,} and skip "
+            f"{'it' if new == 1 else 'them'}."
         )
 
     def _unknown(self) -> str:

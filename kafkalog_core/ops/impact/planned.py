@@ -1,7 +1,7 @@
 """The log directory that a plan would leave: links to the files that it keeps, and the new content of the others.
 
-Nothing is written where a broker or its owner looks: links and new files are in a temporary directory, which its context
-removes. A log that the plan truncates is a link to the whole file, with the size that it would have.
+Nothing is written to the disk itself: links and new files are in a temporary directory, which its context removes. A
+log that the plan truncates is a link to the whole file, with the size that it would have.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["DirState", "copy_of", "planned_dir"]
 
 _NEW: Final = "new"
+_LOG: Final = ".log"
 _SKIPPED: Final = frozenset({".lock"})
 
 
@@ -102,9 +103,7 @@ def copy_of(files: Iterable[FileInfo], name: str, into: str) -> str:
         if os.stat(file.path).st_size <= file.size_bytes:
             os.symlink(os.path.abspath(file.path), target)
             continue
-        with open(target, "wb") as part:
-            for piece in pieces(file.path, 0, file.size_bytes):
-                part.write(piece)
+        _write(target, pieces(file.path, 0, file.size_bytes))
     return place
 
 
@@ -134,6 +133,12 @@ class _KeepingStage(DryRunStage):
         os.unlink(self.kept.pop(path))
 
 
+def _write(path: str, content: Iterable[bytes | memoryview]) -> None:
+    with open(path, "wb") as file:
+        for piece in content:
+            file.write(piece)
+
+
 def _build(root: str, top: str, changes: Iterable[Change], kept: Mapping[str, str]) -> dict[str, int]:
     """Make the directory `top` from the files of `root` and the changes; return the sizes of truncated files."""
     changed = {change.path: change for change in changes}
@@ -148,15 +153,16 @@ def _build(root: str, top: str, changes: Iterable[Change], kept: Mapping[str, st
     return sizes
 
 
-def _fill(
-    directory: str, place: str, changed: Mapping[str, Change], sizes: dict[str, int], around: set[str]
-) -> None:
+def _fill(directory: str, place: str, changed: Mapping[str, Change], sizes: dict[str, int], around: set[str]) -> None:
     """Link the entries of a directory that are kept."""
     os.makedirs(place, exist_ok=True)
     for name in os.listdir(directory) if os.path.isdir(directory) else ():
         path, change = f"{directory}/{name}", changed.get(f"{directory}/{name}")
         if name in _SKIPPED or path in around or (change is not None and change.kind != "cut"):
             continue
-        if change is not None and change.size_bytes is not None:
+        if change is not None and change.size_bytes is not None and name.endswith(_LOG):
             sizes[f"{place}/{name}"] = change.size_bytes
+        elif change is not None and change.size_bytes is not None:
+            _write(f"{place}/{name}", pieces(path, 0, change.size_bytes))  # indexes are small, and read to their ends
+            continue
         os.symlink(os.path.abspath(path), f"{place}/{name}")
