@@ -125,8 +125,7 @@ def impact_command(
     if export is not None:
         _export(found)
         return int(ExitStatus.CLEAN)
-    options = {"shows_all": bool(given["groups"])} if output == "table" else {}
-    writer = open_results(IMPACTS, output, **options)
+    writer = open_results(IMPACTS, output, shows_all=bool(given["groups"]))
     writer.write(found)
     report = Report()
     report.rows = len(found.impacts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import product
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 import click
 
@@ -214,7 +214,7 @@ def _values(given: Iterable[bytes]) -> Iterator[bytes]:
             yield value
             continue
         stdin = cast("TextIO | None", sys.stdin)
-        stream: Iterable[bytes] = () if stdin is None else cast("BinaryIO", stdin.buffer)
+        stream: Iterable[bytes] = () if stdin is None else stdin.buffer
         yield from (line.removesuffix(b"\n").removesuffix(b"\r") for line in stream)
 
 

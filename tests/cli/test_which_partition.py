@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from kafkalog_cli.main import cli
 from tests.cli.terminals import run
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 _TOPIC_ID = "5vYgz4rJSMa_FBhdeTtYEg"
 
 
-def _run(monkeypatch: pytest.MonkeyPatch, *arguments: str, stdin: bytes = b"") -> Ended:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+def _run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Ended:
     return run(monkeypatch, ["which-partition", *arguments])
 
 
@@ -30,7 +29,8 @@ def test_each_value_has_a_line_with_its_directory(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_dash_takes_the_lines_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = _run(monkeypatch, "--key", "customer-17", "--key", "-", "--partitions", "4", stdin=b"a\r\n\xff\x00\xfe\n")
+    arguments = ["which-partition", "--key", "customer-17", "--key", "-", "--partitions", "4"]
+    ended = CliRunner().invoke(cli, arguments, input=b"a\r\n\xff\x00\xfe\n", catch_exceptions=False)
     assert ended.stdout == "0  customer-17\n0  a\n0  x'ff00fe'\n"
     assert _run(monkeypatch, "--group", "-").status == 2
 

@@ -7,7 +7,6 @@ truncates one of them loses commits, and a group goes on at an older one.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal
@@ -20,7 +19,7 @@ from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
 from kafkalog_core.ops.impact.counting import Counted, count_records
 from kafkalog_core.ops.impact.logs import Log, Logs, logs_of, read_logs
 from kafkalog_core.ops.impact.outcomes import EFFECTS, Commit, Impact, bounds_of, impact_on
-from kafkalog_core.ops.impact.planned import copy_of, planned_dir
+from kafkalog_core.ops.impact.planned import copied, planned_dir
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
@@ -194,8 +193,7 @@ class _Comparison:
         if log.partition is None:
             self._problems.append(f"{log.path}: {log.problem}")
             return GroupOffsets()
-        with tempfile.TemporaryDirectory(prefix="kafkalog-impact-") as around:
-            copy = copy_of((each.file for each in log.files), os.path.basename(log.path), around)
+        with copied((each.file for each in log.files), os.path.basename(log.path)) as copy:
             found, problems = read_group_offsets([copy])
         self._problems += (text.replace(copy, log.path) for text in problems)
         if log.problem is not None:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["DirState", "copy_of", "planned_dir"]
+__all__ = ["DirState", "copied", "planned_dir"]
 
+_PREFIX: Final = "kafkalog-impact-"
 _NEW: Final = "new"
 _LOG: Final = ".log"
 _SKIPPED: Final = frozenset({".lock"})
@@ -73,7 +74,7 @@ def planned_dir(plan: StoredPlan, jobs: int, progress: Progress) -> Iterator[Dir
     """
     request = plan.request(jobs)
     root = request.target.root
-    with tempfile.TemporaryDirectory(prefix="kafkalog-impact-") as around:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as around:
         stage = _KeepingStage(root, around)
         try:
             planner_of(plan.command)(request, stage, progress)
@@ -88,23 +89,24 @@ def planned_dir(plan: StoredPlan, jobs: int, progress: Progress) -> Iterator[Dir
         yield DirState(root=top, origin=root, sizes=sizes, changed=changed)
 
 
-def copy_of(files: Iterable[FileInfo], name: str, into: str) -> str:
-    """Return a directory with logs of a partition, each no longer than it was listed.
+@contextmanager
+def copied(files: Iterable[FileInfo], name: str) -> Iterator[str]:
+    """Yield a directory with logs of a partition, each no longer than it was listed.
 
     Args:
         files: the logs.
         name: of the directory.
-        into: the empty directory in which it is made.
     """
-    place = f"{into}/{name}"
-    os.mkdir(place)
-    for file in files:
-        target = f"{place}/{file.name.raw}"
-        if os.stat(file.path).st_size <= file.size_bytes:
-            os.symlink(os.path.abspath(file.path), target)
-            continue
-        _write(target, pieces(file.path, 0, file.size_bytes))
-    return place
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as around:
+        place = f"{around}/{name}"
+        os.mkdir(place)
+        for file in files:
+            target = f"{place}/{file.name.raw}"
+            if os.stat(file.path).st_size <= file.size_bytes:
+                os.symlink(os.path.abspath(file.path), target)
+            else:
+                _write(target, pieces(file.path, 0, file.size_bytes))
+        yield place
 
 
 class _KeepingStage(DryRunStage):
@@ -135,8 +137,7 @@ class _KeepingStage(DryRunStage):
 
 def _write(path: str, content: Iterable[bytes | memoryview]) -> None:
     with open(path, "wb") as file:
-        for piece in content:
-            file.write(piece)
+        file.writelines(content)
 
 
 def _build(root: str, top: str, changes: Iterable[Change], kept: Mapping[str, str]) -> dict[str, int]:

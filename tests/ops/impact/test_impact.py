@@ -144,6 +144,15 @@ def test_a_clean_takes_unread_records(demo: Path, plan: Path) -> None:
     assert row["skipped_records"] == row["unread_records"] - after["unread_records"]
 
 
+def test_retention_deletes_unread_records(demo: Path, plan: Path) -> None:
+    options = ("--now", "2027-01-01T00:00:00Z", "--set", "retention.ms=1", "--topic", "orders", "--plan-out", plan)
+    run("retain", *options, demo)
+    row = impacts(plan)["billing", "orders", 0]
+    assert (row["effect"], row["log_start_offset"], row["log_end_offset"]) == ("reset", 92, 92)
+    assert (row["earliest_offset"], row["earliest_repeated"], row["earliest_skipped"]) == (92, 0, 75)
+    assert (row["latest_skipped"], row["reset_offset"], row["reused_offsets"]) == (75, 92, 0)
+
+
 def test_a_higher_log_start_deletes_unread_records(tmp_path: Path) -> None:
     write_broker(tmp_path / "disk")
     write_log(tmp_path / "disk" / "t-0", range(20), {0: 0})
