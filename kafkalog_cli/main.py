@@ -41,6 +41,10 @@ COMMANDS: Final = {
         "Explain the code of a finding, or a line of a broker's log.",
     ),
     "seek": ("kafkalog_cli.commands.seek:seek_command", "Find a record by its offset, its time or its position."),
+    "which-partition": (
+        "kafkalog_cli.commands.which_partition:which_partition_command",
+        "Compute the partition of a group, a transactional id or a key.",
+    ),
     "verify": ("kafkalog_cli.commands.verify:verify_command", "Check logs, indexes, snapshots, checkpoints and names."),
     "roll": ("kafkalog_cli.commands.roll:roll_command", "Show where logs would roll under other settings."),
     "reindex": (
@@ -64,6 +68,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.transactions:transactions_command",
         "Show open and hanging transactions, and what they hold back.",
     ),
+    "impact": (
+        "kafkalog_cli.commands.impact:impact_command",
+        "Show what a plan, a replica or a start means for groups of consumers.",
+    ),
     "serve": ("kafkalog_cli.commands.serve:serve_command", "Serve a dead disk to Kafka clients, or be a live broker."),
     "spark": ("kafkalog_cli.commands.spark:spark_group", "Work on the disks of a whole cluster with Apache Spark."),
     "apply": ("kafkalog_cli.commands.apply:apply_command", "Apply a plan, or finish an interrupted run."),
@@ -73,8 +81,8 @@ COMMANDS: Final = {
 }
 SECTIONS: Final = {
     "Look (what is in these files, are they sound?)": ("verify", "dump", "explain"),
-    "Find (where is a record?)": ("seek",),
-    "Consumers and producers (what do they wait for?)": ("transactions",),
+    "Find (where is a record?)": ("seek", "which-partition"),
+    "Consumers and producers (where did each stand, and what does it wait for?)": ("transactions", "impact"),
     "Forecast (what will a broker do, and why not?)": ("retain", "compact", "roll"),
     "Repair (change the files of a stopped broker)": ("checkpoint", "reindex", "truncate", "apply", "undo"),
     "Serve (read a dead disk with any Kafka client)": ("serve",),

@@ -65,6 +65,16 @@ class CommandLine(Struct, frozen=True, kw_only=True):
             return line
         return f"cd {shell_path(self.directory)} && {line}"
 
+    def value_of(self, option: str) -> str | None:
+        """Return the last value of an option, as it was typed; None: it is not given."""
+        typed, _ = self._parts()
+        found = None
+        for word, following in zip(typed, (*typed[1:], None), strict=True):
+            name, equals, given = word.partition("=")
+            if name == option:
+                found = given if equals else following
+        return found
+
     def without(self, option: str, value: str | None = None) -> CommandLine:
         """Return it without an option, as often as it is given.
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.render.columns import Transactions
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.dump.parallel import ChunkWriter
+    from kafkalog_core.ops.impact.impact import Impacts
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPACTIONS",
     "EXPORTS",
+    "IMPACTS",
     "PLANS",
     "QUERIES",
     "REPLICAS",
@@ -324,6 +326,11 @@ ROLLS: Final[ResultKind[RollForecast]] = ResultKind(
     tables=(tables.ROLLING, tables.ROLLED_SEGMENT, tables.FINDING),
     rows_of=f"{_OPS}.roll.forecast:RollForecast.chunks",
     for_people={"table": f"{_RENDER}.roll_table:RollTable"},
+)
+IMPACTS: Final[ResultKind[Impacts]] = ResultKind(
+    tables=(tables.IMPACT,),
+    rows_of=f"{_OPS}.impact.impact:Impacts.chunks",
+    for_people={"table": f"{_RENDER}.impact_table:ImpactTable"},
 )
 REPLICAS: Final[ResultKind[Comparison | Finding]] = ResultKind(
     tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.FINDING),

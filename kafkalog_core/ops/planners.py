@@ -80,7 +80,7 @@ def make_plan(
         keeps_undo: whether the run will keep an undo journal.
         progress: receives the progress of reading.
     """
-    planner, dry_run = _planner_of(command), DryRunStage(request.target.root)
+    planner, dry_run = planner_of(command), DryRunStage(request.target.root)
     report = _with_metadata_dir(planner(request, dry_run, progress), request)
     changes = tuple(dry_run.changes)
     plan = Plan(
@@ -137,7 +137,7 @@ def _staged(plan: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> PlanD
     request, undo_to = plan.request, plan.undo_to
     if obstacles_of(plan):
         return None
-    planner = _planner_of(plan.command)
+    planner = planner_of(plan.command)
     # Free bytes before staging: what is staged is a part of what the plan needs.
     free = {os.stat(place).st_dev: free_bytes(place) for place in _places(request, undo_to)}
     staging = journal_stage(plan, disk, now_ms)
@@ -167,7 +167,8 @@ def _places(request: PlanRequest, undo_to: str | None) -> list[str]:
     return [request.target.root, *([] if undo_to is None else [existing_directory(undo_to)])]
 
 
-def _planner_of(command: str) -> Planner:
+def planner_of(command: str) -> Planner:
+    """Return the planner of a command, a key of `PLANNERS`."""
     return cast("Planner", _named(PLANNERS[command]))
 
 

@@ -52,6 +52,7 @@ __all__ = [
     "EXPORT",
     "FETCH",
     "FINDING",
+    "IMPACT",
     "INDEX_ENTRY",
     "JOURNAL",
     "LOSS",
@@ -83,6 +84,7 @@ __all__ = [
     "TEXT_LINE",
     "TRANSACTION",
     "TRANSACTION_PART",
+    "WHICH_PARTITION",
     "Column",
     "Kind",
     "Table",
@@ -327,6 +329,56 @@ EXPLANATION: Final = new_table(
     Column("meaning", "string", "what it means"),
     Column("broker_action", "string", "what a broker does about it"),
     Column("cure", "string", "what repairs it"),
+)
+IMPACT: Final = new_table(
+    "impact",
+    Column("group", "string", "group of consumers"),
+    Column("topic", "string", "topic"),
+    Column("partition", "int32", "partition number"),
+    Column(
+        "effect",
+        "string",
+        "unchanged; repeats: it reads records again; skips: records that it has not read are gone; reset: "
+        "auto.offset.reset decides; diverges: the log has other records than the ones that it read; stops: it comes to "
+        "damage; unknown",
+    ),
+    Column("records", "int64", "records of the effect: read again, gone, or other ones; null: not one number"),
+    Column("committed_offset", "int64", "the offset that the group has committed; null: none"),
+    Column("leader_epoch", "int32", "leader epoch of that commit; -1: none"),
+    Column("committed_offset_after", "int64", "what is left of its commits afterwards; null: none"),
+    Column(
+        "resume_offset", "int64", "the next offset that it reads; null: auto.offset.reset decides, or it is unknown"
+    ),
+    Column("log_start_offset", "int64", "log start offset afterwards"),
+    Column("log_end_offset", "int64", "log end offset afterwards"),
+    Column("unread_records", "int64", "records from the committed offset on, as the log is now"),
+    Column("remaining_records", "int64", "records to read afterwards, from resume_offset on; null: there is none"),
+    Column("repeated_records", "int64", "records that it reads again; null: auto.offset.reset decides"),
+    Column("skipped_records", "int64", "records that it has not read and cannot read afterwards"),
+    Column("first_skipped_timestamp_ms", "int64", "smallest timestamp of these, if they are at an end of the log"),
+    Column("last_skipped_timestamp_ms", "int64", "largest timestamp of these"),
+    Column("earliest_offset", "int64", "reset: where auto.offset.reset=earliest goes on"),
+    Column("earliest_repeated", "int64", "records that it reads again then"),
+    Column("earliest_skipped", "int64", "records that are gone then"),
+    Column("latest_offset", "int64", "reset: where auto.offset.reset=latest goes on"),
+    Column("latest_skipped", "int64", "records that are gone or skipped then"),
+    Column("truncated_to", "int64", "where a client goes on that checks leader epochs (KIP-320); null: as all others"),
+    Column("reused_offsets", "int64", "offsets below the committed one that new records get again"),
+    Column("damage_offset", "int64", "offset of the first place that its consumers cannot read; null: none was found"),
+    Column("reset_offset", "int64", "where the group should be: it repeats and skips as little as possible there"),
+    Column("detail", "string", "the same in sentences"),
+    Column("path", "string", "directory of the log; null: it is on none of the disks"),
+)
+WHICH_PARTITION: Final = new_table(
+    "which_partition",
+    Column("kind", "string", "group, transactional_id, share_state, remote_log or key"),
+    Column("name", "string", "what is hashed: the group, the transactional id, GROUP:TOPIC_ID:PARTITION; null: a key"),
+    Column("key", "bytes", "the key; null: a name"),
+    Column("topic", "string", "Kafka's own topic that holds the records; null: a key"),
+    Column("partition", "int32", "the partition of the name or the key"),
+    Column("partitions", "int32", "the number of partitions that was given"),
+    Column("partitioner", "string", "of a key: murmur2, java-hashcode or crc32; null: a name"),
+    Column("hash", "int64", "the hash, with its sign; null: remote_log, which has several"),
 )
 BROKER_MESSAGE: Final = new_table(
     "broker_message",
@@ -602,6 +654,8 @@ TABLES: Final = {
         TRANSACTION_PART,
         STABLE_OFFSET,
         EVENT,
+        WHICH_PARTITION,
+        IMPACT,
         SUMMARY,
     )
 }

@@ -63,7 +63,10 @@ def test_from_damage_to_a_mended_log_and_back(home: Path) -> None:
     before = (home / partition / CUT).read_bytes()
 
     planned = pasted(f'kafkalog truncate --at-damage --output table "$PWD"/{partition}', home)
-    (command,) = named(planned.stdout)
+    command, for_impact = named(planned.stdout)
+    meant = pasted(for_impact, home)
+    assert "for groups of consumers" in planned.stdout
+    assert meant.returncode == 4, meant.stderr
     done = pasted(command, home)
     assert done.returncode == 0, done.stderr
     assert (home / partition / CUT).read_bytes() == b""

@@ -195,7 +195,7 @@ def test_the_disk_is_read_when_it_is_locked(root: Path, monkeypatch: pytest.Monk
 
     marker = root / ".kafka_cleanshutdown"
     marker.unlink()
-    monkeypatch.setattr(planners, "_planner_of", lambda command: planner)
+    monkeypatch.setattr(planners, "planner_of", lambda command: planner)
     when_locked(monkeypatch, marker.touch)
     assert run("mend", root, "--narrow", "--apply").status == 0
     assert set(seen) == {True}

@@ -22,7 +22,6 @@ from kafkalog_core.livebroker.disks.live_disks import LiveDisks
 from kafkalog_core.livebroker.disks.live_settings import LiveSettings
 from kafkalog_core.livebroker.disks.upkeep import Upkeep
 from kafkalog_core.livebroker.logs.log_dir_failure import ClosedLogError
-from kafkalog_core.livebroker.transactions.coordinator_logs import partition_of_name
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.serve.metrics.network_counts import Metrics
@@ -852,11 +851,6 @@ def test_offsets_are_deleted_expire_and_go_with_their_topic(live: Live) -> None:
     commit_offset(live, "young", "t", 1)
     live.broker.expire_offsets()
     assert (committed(live, "old", "t"), committed(live, "young", "t")) == ((-1, 0), (1, 0))
-
-
-def test_groups_go_to_the_partition_of_their_names_hash() -> None:
-    names = ("g1", "g2", "tx1", "tx2", "polygenelubricants")
-    assert [partition_of_name(name, 50) for name in names] == [42, 43, 45, 46, 0]
 
 
 def test_a_group_has_a_session_timeout_of_its_own(live: Live) -> None:

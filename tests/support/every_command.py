@@ -112,6 +112,10 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--offset 4711 {kafka}/customers-0", 3),
     ),
     "verify": (Case("--jobs 1 {kafka}", 4), Case("--jobs 1 {kafka}/customers-0")),
+    "which-partition": (
+        Case("--key customer-17 --key b --partitions 12", last="b$"),
+        Case("--group g1", last="__consumer_offsets-42  g1$"),
+    ),
     "explain": (
         Case("", last="."),
         Case("segment.gap", last="."),
@@ -129,6 +133,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--jobs 1 --to-offset 5 {kafka}/customers-0", 4),
         Case("--jobs 1 --at-damage {kafka}", 4),
         Case("--jobs 1 --to-offset 5 --apply {kafka}/customers-0"),
+    ),
+    "impact": (
+        Case("{kafka}"),
+        Case("{plan}", 4, first="truncate --jobs 1 --to-offset 5 --plan-out {plan} {kafka}/orders-1"),
+        Case("--replica {other} {kafka}"),
     ),
     "checkpoint": (Case("--jobs 1 {kafka}"), Case("--jobs 1 --apply {kafka}")),
     "retain": (

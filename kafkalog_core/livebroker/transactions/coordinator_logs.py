@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch, encode_marker
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES, TRANSACTIONAL_BIT
+from kafkalog_core.kafka.rules.partitioners import partition_of_name
 from kafkalog_core.serve.logs.partition_access import PartitionError
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -21,24 +22,9 @@ if TYPE_CHECKING:
     from kafkalog_core.livebroker.disks.live_disks import LiveDisks
     from kafkalog_core.livebroker.logs.live_log import LiveLog
 
-__all__ = ["CoordinatorLog", "Markers", "partition_of_name"]
+__all__ = ["CoordinatorLog", "Markers"]
 
 _NO_CODEC: Final = 0
-
-
-def partition_of_name(name: str, partitions: int) -> int:
-    """Return the partition of a group or a transactional id: Java's hash of the text, without its sign.
-
-    `GroupCoordinatorService.partitionFor` (`Utils.abs`). The hash is over UTF-16 code units.
-    """
-    hashed = 0
-    units = name.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        hashed = (31 * hashed + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    # The smallest int32 has no absolute value
-    if hashed == 1 << 31:
-        return 0
-    return (hashed if hashed < 1 << 31 else (1 << 32) - hashed) % partitions
 
 
 class CoordinatorLog:

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.format.names import journal_run, parse_directory_name
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
@@ -18,6 +19,7 @@ from kafkalog_core.storage.changing.journal_search import (
 )
 from kafkalog_core.structs import Struct, asdict
 from kafkalog_core.text import count_of
+from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,7 +69,7 @@ class PlanRows(Struct, frozen=True, kw_only=True):
     """The rows of one plan, by table; `details` are of the command's own tables.
 
     Shown to people, without a row of their own: `refusals`, of which the plan's row has the text, `spaces`, what is
-    `assumed`, and the `note` of the planner.
+    `assumed`, the `note` of the planner, and the command that shows the `impact` on groups of consumers.
     """
 
     plan: Row
@@ -81,6 +83,7 @@ class PlanRows(Struct, frozen=True, kw_only=True):
     details: tuple[RowChunk, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     note: str | None = None
+    impact: str | None = None
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows, the plan first."""
@@ -134,7 +137,27 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         details=report.details,
         assumed=report.assumptions,
         note=report.note,
+        impact=_impact_command(plan) if plan.changes and state in {"planned", "refused"} else None,
     )
+
+
+def _impact_command(plan: Plan) -> str | None:
+    """Return the command that shows what a plan means for groups; None: their offsets are on no disk that is named.
+
+    Only the names of the directories are looked at.
+    """
+    target, line = plan.request.target, plan.request.command_line
+    places = target.partitions if target.log_dir is None else (*target.partitions, *target.log_dir.partitions)
+    if line is None or all(place.name.topic != OFFSETS_TOPIC for place in places):
+        return None
+    file = line.value_of(_PLAN_OUT)
+    if file is not None:
+        return f"kafkalog impact {shell_path(file)}"
+    return f"{line.with_options(f'{_PLAN_OUT} {_PLAN_FILE}')}; kafkalog impact {_PLAN_FILE}"
+
+
+_PLAN_OUT: Final = "--plan-out"
+_PLAN_FILE: Final = "plan.json"
 
 
 def change_row(change: Change, *, is_done: bool) -> Row:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from kafkalog_core.livebroker.transactions.coordinator_logs import partition_of_name
+from kafkalog_core.kafka.rules.partitioners import partition_of_name
 from kafkalog_core.structs import replace
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.livebroker.consuming import consumed

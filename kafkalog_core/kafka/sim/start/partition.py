@@ -331,6 +331,7 @@ class PartitionLoad:
                 settings=self._options.settings,
                 states=states,
                 watch=RecoveryWatch(listen=partial(self._listen, live)),
+                span=_listed_span(live, source),
             )
         if recovery.problem is not None:
             return recovery.problem
@@ -536,6 +537,15 @@ class PartitionLoad:
                 states=ProducerStates(sequences="unchecked"),
             )
         return recovery.problem is None and not recovery.cut_bytes
+
+
+def _listed_span(live: _Live, source: Source) -> tuple[int, int] | None:
+    """Return the bytes of a log that the listing has, where the file is longer; None: it has all of them.
+
+    The listing of a plan's result has logs that the plan truncates, and the files are as they were.
+    """
+    listed = source.size_bytes if live.segment is None else live.segment.size_bytes
+    return (0, listed) if listed < source.size_bytes else None
 
 
 def _reaches_beyond(live: _Live, end_offset: int) -> bool:
