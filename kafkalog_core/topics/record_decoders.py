@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.wire.schemas import MessageField
 
-__all__ = ["DECODERS", "Decoded", "decoder_of", "line_of"]
+__all__ = ["DECODERS", "Decoded", "consumer_protocol", "decoder_of", "line_of"]
 
 _TYPE_BYTES: Final = 2
 _FRAME_VERSION: Final = 1
@@ -125,6 +125,15 @@ def _with_protocol(value: dict[str, Plain], message: dict[str, Any]) -> str | No
 
 
 def _protocol(schema: str, blob: bytes) -> dict[str, Plain]:
+    stored, version, message = consumer_protocol(schema, blob)
+    return {"version": stored, **_plain_of(schema, version)(message)}
+
+
+def consumer_protocol(schema: str, blob: bytes) -> tuple[int, int, dict[str, Any]]:
+    """Return a subscription or an assignment: the version it has, the one it is read by, and its fields.
+
+    Raises ProtocolError. The schema is `ConsumerProtocolSubscription` or `ConsumerProtocolAssignment`.
+    """
     if len(blob) < _TYPE_BYTES:
         raise ProtocolError(f"{schema} has {len(blob)} bytes")
     stored = int.from_bytes(blob[:_TYPE_BYTES], "big", signed=True)
@@ -133,7 +142,7 @@ def _protocol(schema: str, blob: bytes) -> dict[str, Plain]:
     version = min(stored, _LAST_PROTOCOL)
     # A later version has fields after these, which no release of today reads.
     message, _ = codec(schema, version).decode(memoryview(blob)[_TYPE_BYTES:])
-    return {"version": stored, **_plain_of(schema, version)(message)}
+    return stored, version, message
 
 
 # --- records with a type in the key -----------------------------------------------------------------------------------

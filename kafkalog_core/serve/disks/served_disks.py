@@ -19,6 +19,7 @@ from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.rules.setting_table import INTERNAL_TOPICS
 from kafkalog_core.kafka.sim.cluster import ClusterAssignments, read_topic_id
 from kafkalog_core.kafka.sim.cluster_metadata import read_copies, read_history
+from kafkalog_core.kafka.sim.copies import election_rank
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.sim.named_dirs import identity_of
 from kafkalog_core.refusals import Refusal, WayOut
@@ -368,13 +369,9 @@ def _is_v07(path: str) -> bool:
 
 
 def _rank(partition: ServedPartition) -> tuple[int, int, int]:
-    """Return the sort key of a copy, the best one last: by leader epoch, then by length, then by its older records.
-
-    An unclean election prefers the latest leader epoch and then the longest log (KIP-966): a log that is longer in an
-    earlier epoch was truncated when its broker followed the later leader (KIP-101). `kafkalog replicas` uses the
-    same rule, and reads the copies to their ends: only then is damage within them known.
-    """
-    return partition.leader_epoch, partition.latest(is_committed=False).offset, -partition.log_start_offset
+    """Return the sort key of a copy, the best one last."""
+    end = partition.latest(is_committed=False).offset
+    return election_rank(partition.leader_epoch, end, partition.log_start_offset)
 
 
 def _made_up_id(cluster_id: str, topic: str) -> bytes:
