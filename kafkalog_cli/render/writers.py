@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.dump.parallel import ChunkWriter
     from kafkalog_core.ops.repair.plan_rows import PlanRows
+    from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.roll.forecast import RollForecast
@@ -327,6 +328,11 @@ REPLICAS: Final[ResultKind[Comparison | Finding]] = ResultKind(
     tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.FINDING),
     rows_of=f"{_OPS}.replicas.compare:rows_of",
     for_people={"table": f"{_RENDER}.job_tables:ReplicaTable"},
+)
+GROUPS: Final[ResultKind[GroupBasis | GroupResult]] = ResultKind(
+    tables=(tables.GROUP, tables.GROUP_MEMBER, tables.GROUP_OFFSET, tables.FINDING),
+    rows_of=f"{_OPS}.groups.request:rows_of",
+    for_people={"table": f"{_RENDER}.group_table:GroupTable"},
 )
 EXPORTS: Final[ResultKind[Chunk]] = ResultKind(
     tables=(tables.EXPORT, tables.FINDING), for_people={"table": f"{_RENDER}.job_tables:ExportTable"}

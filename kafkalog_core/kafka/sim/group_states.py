@@ -99,6 +99,8 @@ class GroupRecord(NamedTuple):
     is_commit: bool | None = None
 
 
+Groups = tuple[bytes, ...]
+"""What the keys of some groups begin with, after their type."""
 Latest = tuple[int, int, bytes | None]
 """Offset, timestamp and value of a record."""
 
@@ -195,19 +197,19 @@ def joined(parts: Iterable[GroupRecords]) -> GroupRecords:
 
 
 def read_part(
-    part: GroupLogPart, moment: Moment, group: bytes | None, max_batch_bytes: int, advance: Callable[[int], None]
+    part: GroupLogPart, moment: Moment, groups: Groups | None, max_batch_bytes: int, advance: Callable[[int], None]
 ) -> GroupRecords:
     """Read a part of a log. What cannot be read is a problem.
 
     Args:
         part: of a log file.
         moment: the end of what counts.
-        group: what the keys of one group begin with, after their type (`group_bytes`); None: all groups.
+        groups: what the keys of some groups begin with, after their type (`group_bytes`); None: all groups.
         max_batch_bytes: larger batches are damage.
         advance: called with the bytes that were read.
     """
     found = GroupRecords(size_bytes=part.size_bytes)
-    reader = _Reader(found, moment, group, max_batch_bytes)
+    reader = _Reader(found, moment, groups, max_batch_bytes)
     for item in _items(part, max_batch_bytes, advance):
         if isinstance(item, str):
             found.problems.append(item)
@@ -219,18 +221,18 @@ def read_part(
 def group_history(
     parts: Iterable[GroupLogPart],
     moment: Moment,
-    group: bytes,
+    groups: Groups,
     max_batch_bytes: int,
     advance: Callable[[int], None],
 ) -> Iterator[GroupRecord | str]:
-    """Yield all records of a group and all markers in the order of the log, and a sentence for each problem."""
+    """Yield all records of some groups and all markers in the order of the log, and a sentence for each problem."""
     for part in parts:
         for item in _items(part, max_batch_bytes, advance):
             if isinstance(item, str):
                 yield item
                 continue
             found = GroupRecords()
-            _Reader(found, moment, group, max_batch_bytes, keeps_all=True).read(item)
+            _Reader(found, moment, groups, max_batch_bytes, keeps_all=True).read(item)
             yield from found.problems
             yield from sorted(found.ordered, key=lambda each: each.offset)
 
@@ -254,11 +256,11 @@ class _Reader:
     """Adds runs of batches to what a part says."""
 
     def __init__(
-        self, found: GroupRecords, moment: Moment, group: bytes | None, max_bytes: int, *, keeps_all: bool = False
+        self, found: GroupRecords, moment: Moment, groups: Groups | None, max_bytes: int, *, keeps_all: bool = False
     ) -> None:
         self._found = found
         self._moment = moment
-        self._group = group
+        self._groups = groups
         self._max_bytes = max_bytes
         self._keeps_all = keeps_all
 
@@ -317,9 +319,9 @@ class _Reader:
         for number, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
             start -= low  # noqa: PLW2901 -- the loop is hot
             last[data[start : start + size]] = number
-        group = self._group
-        if group is not None:
-            last = {key: number for key, number in last.items() if key.startswith(group, _TYPE_BYTES)}
+        groups = self._groups
+        if groups is not None:
+            last = {key: number for key, number in last.items() if key.startswith(groups, _TYPE_BYTES)}
             if any(key[1] not in OFFSET_KEYS or key[0] for key in last):
                 return False  # each record of a member counts
         offsets, times = records.column("offset"), records.column("timestamp_ms")
@@ -335,7 +337,7 @@ class _Reader:
 
     def _read_slowly(self, run: RecordRun, flags: memoryview | list[int]) -> None:
         """Add records one by one."""
-        found, moment, group = self._found, self._moment, self._group
+        found, moment, groups = self._found, self._moment, self._groups
         producers = run.batches.column("producer_id")
         found.records += run.records.count
         for row, offset, timestamp_ms, key, value in records_of(run):
@@ -343,7 +345,7 @@ class _Reader:
             if key is None or len(key) < _SHORTEST_KEY:
                 found.keyless += 1
                 continue
-            if group is not None and not key.startswith(group, _TYPE_BYTES):
+            if groups is not None and not key.startswith(groups, _TYPE_BYTES):
                 continue
             is_offset = int.from_bytes(key[:_TYPE_BYTES], "big") in OFFSET_KEYS
             if timestamp_ms > moment.until_ms or offset >= moment.end_offset:
@@ -353,7 +355,7 @@ class _Reader:
             found.last_ms = max(found.last_ms, timestamp_ms)
             found.last_offset = max(found.last_offset, offset)
             transaction = producers[row] if flags[row] & TRANSACTIONAL_BIT else None
-            if transaction is not None or self._keeps_all or (group is not None and not is_offset):
+            if transaction is not None or self._keeps_all or (groups is not None and not is_offset):
                 found.ordered.append(GroupRecord(offset, timestamp_ms, key, value, transaction))
             else:
                 found.add(key, (offset, timestamp_ms, value))

@@ -1,0 +1,1 @@
+"""`kafkalog groups`: where each group stood, on the disks of stopped brokers."""
