@@ -9,6 +9,7 @@ next check deletes it (`OffsetMetadataManager.replay`). A tombstone of a group d
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import ProtocolError
@@ -85,7 +86,7 @@ class DescribedMember(Struct, frozen=True, kw_only=True):
     topics: frozenset[str] | None = None
 
 
-class DescribedGroup(Struct, frozen=True, kw_only=True):
+class DescribedGroup(Struct, frozen=True, kw_only=True, dict=True):
     """A group as admin tools describe it.
 
     Args:
@@ -110,8 +111,9 @@ class DescribedGroup(Struct, frozen=True, kw_only=True):
     state_ms: int = -1
     members: tuple[DescribedMember, ...] = ()
 
+    @cached_property
     def subscribed(self) -> frozenset[str] | None:
-        """Return the topics that members subscribe to; None: those of some member are unknown."""
+        """The topics that members subscribe to; None: those of some member are unknown."""
         topics: set[str] = set()
         for member in self.members:
             if member.topics is None:

@@ -40,7 +40,7 @@ def expiry_ms(
             since_ms = group.state_ms
         elif group.protocol_type != CONSUMER or release < Since.OFFSETS_KEPT_FOR_SUBSCRIPTIONS:
             return None
-    subscribed = group.subscribed()
+    subscribed = group.subscribed
     if subscribed is None or topic in subscribed:
         return None
     return expires_at_ms(offset, empty_since_ms=since_ms, retention_ms=retention_ms)

@@ -12,6 +12,7 @@ The records of one group alone are few, and those of its members are all kept: w
 from __future__ import annotations
 
 from collections import Counter, deque
+from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.engine.parts import WHOLE, divide, part_items, with_begin
@@ -47,8 +48,9 @@ __all__ = [
 ]
 
 _COMMIT_MARKER: Final = 1  # ControlRecordType
-_PART_BYTES: Final = 128 * 1024 * 1024
-"""A segment of this topic has 100 MiB (offsets.topic.segment.bytes), so nearly always a part is a segment."""
+_PART_BYTES: Final = 64 * 1024 * 1024
+_FEW_PARTS: Final = 4
+"""Readers of that many parts of a file walk to their starts themselves, at the same time."""
 _TYPE_BYTES: Final = 2
 _SHORTEST_KEY: Final = 2
 
@@ -178,7 +180,7 @@ def parts_of(files: Iterable[LogFile], options: ScanOptions) -> list[GroupLogPar
     for file in files:
         size = file.file.size_bytes
         pieces = divide(WHOLE, size, _PART_BYTES)
-        if len(pieces) > 1:
+        if len(pieces) > _FEW_PARTS:
             try:
                 with Source.open(file.path) as source:
                     pieces = [with_begin(source, each, options) for each in pieces]
@@ -252,6 +254,12 @@ def _items(part: GroupLogPart, max_batch_bytes: int, advance: Callable[[int], No
         yield str(error)
 
 
+def _slices(data: bytes, starts: memoryview, sizes: memoryview, low: int) -> Iterator[bytes]:
+    """Return the pieces of some bytes that begin at byte `low` of what the columns refer to."""
+    firsts = list(map((-low).__add__, starts))
+    return map(data.__getitem__, map(slice, firsts, map(add, firsts, sizes)))
+
+
 class _Reader:
     """Adds runs of batches to what a part says."""
 
@@ -312,23 +320,20 @@ class _Reader:
         values, value_sizes = records.column("value_start"), records.column("value_size")
         if not records.count or min(sizes) < _SHORTEST_KEY or min(value_sizes) < 0:
             return False
-        # One copy of the records, so that a key is one slice: this loop is most of the work of a large log.
+        # One copy of the records, and no loop of Python over them: this is most of the work of a large log.
         low, high = min(starts[0], values[0]), max(values[-1] + value_sizes[-1], starts[-1] + sizes[-1])
         data = bytes(run.memory[low:high])
-        last: dict[bytes, int] = {}
-        for number, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
-            start -= low  # noqa: PLW2901 -- the loop is hot
-            last[data[start : start + size]] = number
-        groups = self._groups
-        if groups is not None:
-            last = {key: number for key, number in last.items() if key.startswith(groups, _TYPE_BYTES)}
-            if any(key[1] not in OFFSET_KEYS or key[0] for key in last):
-                return False  # each record of a member counts
+        keys = _slices(data, starts, sizes, low)
         offsets, times = records.column("offset"), records.column("timestamp_ms")
-        latest = found.latest
-        for key, number in last.items():
-            start = values[number] - low
-            latest[key] = offsets[number], times[number], data[start : start + value_sizes[number]]
+        latest = zip(offsets, times, _slices(data, values, value_sizes, low), strict=True)
+        if self._groups is None:
+            found.latest.update(zip(keys, latest, strict=True))
+        else:
+            groups = self._groups
+            own = [(key, each) for key, each in zip(keys, latest, strict=True) if key.startswith(groups, _TYPE_BYTES)]
+            if any(int.from_bytes(key[:_TYPE_BYTES], "big") not in OFFSET_KEYS for key, _ in own):
+                return False  # each record of a member counts
+            found.latest.update(own)
         found.records += records.count
         found.first_ms = times[0] if found.first_ms is None else found.first_ms
         found.last_ms = max(found.last_ms, max(times))

@@ -74,12 +74,13 @@ def clock_of(request: GroupsRequest, disks: CopiesOnDisk) -> Clock:
         release, evidence = guess.release, guess.describe()
     setting = read_settings(request.kafka, release, log_dir, named).broker(_RETENTION)
     minutes = cast("int", setting.value)
+    now_ms = request.now_ms if request.until_ms is None else request.until_ms
     assumed = "" if setting.gap is None else f", assumed: {setting.gap.why}"
     note = (
         f"offsets expire by the rules of {evidence}; {_RETENTION} is {minutes} "
-        f"({duration(minutes * _MINUTE_MS)}, {setting.origin}{assumed}); now is {moment(request.now_ms)}"
+        f"({duration(minutes * _MINUTE_MS)}, {setting.origin}{assumed}); now is {moment(now_ms)}"
     )
-    return Clock(release=release, retention_ms=minutes * _MINUTE_MS, now_ms=request.now_ms, note=note)
+    return Clock(release=release, retention_ms=minutes * _MINUTE_MS, now_ms=now_ms, note=note)
 
 
 def groups(

@@ -157,7 +157,8 @@ def read_groups(
         records = joined(islice(results, len(log.parts)))
         _count(records, log, report)
         result.findings += _unread(log.path, records)
-        result.last_ms = max(result.last_ms, records.last_ms)
+        if records.latest or records.ordered:
+            result.last_ms = max(result.last_ms, records.last_ms)
         watch = _Owners(result, names) if groups else None
         states = replayed(records, None if watch is None else watch.see)
         _note_lost(result, request, log, records)
