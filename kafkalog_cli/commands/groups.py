@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -120,7 +121,7 @@ def groups_command(paths: tuple[str, ...], now_ms: int, request: SettingsRequest
         moment=given["at"] or Moment(),
         now_ms=now_ms,
         kafka=request,
-        has_positions=bool(names) or output != "table",
+        has_positions=bool(names or given["export"]) or output != "table",
         jobs=given["jobs"] or cores(),
         max_batch_bytes=given["max_batch_bytes"],
     )
@@ -145,7 +146,7 @@ def _history(request: GroupsRequest, output: str, report: Report) -> int:
 
 def _export(request: GroupsRequest, report: Report) -> int:
     """Write a line for each committed offset; what could not be read is on stderr."""
-    stream = click.get_binary_stream("stdout")
+    stream = sys.stdout.buffer
     with watched() as progress:
         for item in groups(request, report, progress):
             if not isinstance(item, GroupResult):
@@ -157,4 +158,5 @@ def _export(request: GroupsRequest, report: Report) -> int:
                     fields = [csv_field(row[name]) for name in ("group", "topic", "partition", "offset")]
                     stream.write(csv_line(fields).replace(b"\r\n", b"\n"))
     end_progress()
+    stream.flush()
     return int(report.exit_status)

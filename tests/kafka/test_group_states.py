@@ -37,9 +37,9 @@ def full(path: Path, moment: Moment | None = None) -> GroupStates:
     states = GroupStates()
     groups = tuple(group_bytes(name) for name in GROUPS)
     parts = parts_of(unit_of_partition(read_partition(str(path)), None).files, OPTIONS)
-    for record in group_history(parts, moment or Moment(), groups, MAX_BATCH_BYTES, lambda _: None):
-        assert not isinstance(record, str)
-        replay(states, record)
+    for some in group_history(parts, moment or Moment(), groups, MAX_BATCH_BYTES, lambda _: None):
+        for record in some.ordered:
+            replay(states, record)
     return states
 
 

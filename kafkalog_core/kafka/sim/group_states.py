@@ -226,17 +226,17 @@ def group_history(
     groups: Groups,
     max_batch_bytes: int,
     advance: Callable[[int], None],
-) -> Iterator[GroupRecord | str]:
-    """Yield all records of some groups and all markers in the order of the log, and a sentence for each problem."""
+) -> Iterator[GroupRecords]:
+    """Yield all records of some groups and all markers, in `ordered`, a run of batches at a time."""
     for part in parts:
         for item in _items(part, max_batch_bytes, advance):
-            if isinstance(item, str):
-                yield item
-                continue
             found = GroupRecords()
-            _Reader(found, moment, groups, max_batch_bytes, keeps_all=True).read(item)
-            yield from found.problems
-            yield from sorted(found.ordered, key=lambda each: each.offset)
+            if isinstance(item, str):
+                found.problems.append(item)
+            else:
+                _Reader(found, moment, groups, max_batch_bytes, keeps_all=True).read(item)
+                found.ordered.sort(key=lambda each: each.offset)
+            yield found
 
 
 def _items(part: GroupLogPart, max_batch_bytes: int, advance: Callable[[int], None]) -> Iterator[Run | str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.engine.named_dirs import NamedDirs
+from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.format.textfile import uuid_text
@@ -23,13 +23,12 @@ from kafkalog_core.ops.groups.reading import read_groups
 from kafkalog_core.ops.groups.request import GroupBasis, GroupResult, rows_of
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.source import code_of_error
-from kafkalog_core.structs import Struct
-from kafkalog_core.text import duration, moment
+from kafkalog_core.structs import Struct, replace
+from kafkalog_core.text import duration, first_of, moment, names_near
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
-    from kafkalog_core.engine.report import Report
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.copies import CopiesOnDisk
     from kafkalog_core.ops.groups.logs import LogEnds
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog_core.topics.group_offsets import CommittedOffset, Place
     from kafkalog_core.topics.group_states import DescribedGroup
 
-__all__ = ["Clock", "clock_of", "groups"]
+__all__ = ["Clock", "clock_of", "groups", "unknown_groups"]
 
 _MINUTE_MS: Final = 60_000
 _RETENTION: Final = "offsets.retention.minutes"
@@ -93,7 +92,11 @@ def groups(
     disks = copies_on_disk(request.targets)
     clock, names = clock_of(request, disks), TopicNames(disks)
     read = read_groups(request, disks, names, clock.release, report, progress)
-    chosen = _chosen(request, read)
+    known = read.states.names()
+    unknown = [name for name in request.groups if name not in known and name not in read.states.deleted]
+    if unknown:
+        raise unknown_groups(request, unknown, disks, names, clock.release)
+    chosen = list(request.groups) or known
     with LogsOfGroups(disks, clock.release, request.until_ms) as logs:
         table = _Table(request, read, clock, names, logs)
         results = (table.result(name) for name in chosen)
@@ -121,17 +124,18 @@ def _asked(request: GroupsRequest, read: ReadGroups) -> Iterator[str]:
         yield f"as of offset {request.moment.end_offset - 1} of the log, which was read to {moment(read.last_ms)}"
 
 
-def _chosen(request: GroupsRequest, read: ReadGroups) -> list[str]:
-    """Return the groups to show. Raises SelectionError for one that no record names."""
-    known = read.states.names()
-    for name in request.groups:
-        if name in known or name in read.states.deleted:
-            continue
-        near = get_close_matches(name, known, n=3)
-        hint = f"; is {' or '.join(near)} meant?" if near else ": kafkalog groups without --group lists those that are"
-        when = "" if request.moment.is_open else " at that moment"
-        raise SelectionError(f"no record names the group {name}{when} in these logs{hint}")
-    return list(request.groups) or known
+def unknown_groups(
+    request: GroupsRequest, names: Iterable[str], disks: CopiesOnDisk, topics: TopicNames, release: Release
+) -> SelectionError:
+    """Return the error for groups that no record names, with the groups that may be meant: all logs are read again."""
+    known = read_groups(replace(request, groups=()), disks, topics, release, Report(), NO_PROGRESS).states.names()
+    texts = []
+    for name in names:
+        near = names_near(name, known)
+        texts.append(f"{name} (is {' or '.join(near)} meant?)" if near else name)
+    when = "" if request.moment.is_open else " at that moment"
+    all_of_them = f"; there are {first_of(known)}" if known else ""
+    return SelectionError(f"no record names the group {', '.join(texts)}{when} in these logs{all_of_them}")
 
 
 class _Table:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.kafka.rules.offset_expiry import expiry_ms
 from kafkalog_core.kafka.sim.copies import copies_on_disk
 from kafkalog_core.kafka.sim.group_states import replay
-from kafkalog_core.ops.groups.groups import clock_of
+from kafkalog_core.ops.groups.groups import clock_of, unknown_groups
 from kafkalog_core.ops.groups.logs import TopicNames
 from kafkalog_core.ops.groups.reading import group_logs, read_history_of
 from kafkalog_core.output import tables
@@ -59,12 +58,14 @@ def group_events(
     histories: dict[str, _Histories] = {}
     rows: list[Row] = []
     count = 0
-    for log, item in read_history_of(request, logs, progress):
-        if isinstance(item, str):
-            findings.append(found("groups.unread", log.path, topic=OFFSETS_TOPIC, problem=item))
-            continue
+    for log, some in read_history_of(request, logs, progress):
+        report.batches += some.batches
+        report.records += some.records
+        for problem in some.problems:
+            findings.append(found("groups.unread", log.path, topic=OFFSETS_TOPIC, problem=problem))
         history = histories.setdefault(log.path, _Histories(request, clock, names))
-        rows += history.events(item)
+        for record in some.ordered:
+            rows += history.events(record)
         if len(rows) >= _ROWS:
             count += len(rows)
             yield RowChunk(tables.GROUP_EVENT, rows)
@@ -73,7 +74,7 @@ def group_events(
         count += len(rows)
         yield RowChunk(tables.GROUP_EVENT, rows)
     if not count:
-        raise SelectionError(f"no record names the group {', '.join(request.groups)} in these logs")
+        raise unknown_groups(request, request.groups, disks, names, clock.release)
     report.partitions, report.files = len(logs), sum(len(log.parts) for log in logs)
     report.bytes = sum(log.size_bytes for log in logs)
     report.rows = count + len(findings)

@@ -244,8 +244,8 @@ class _Owners:
 
 def read_history_of(
     request: GroupsRequest, logs: list[GroupLog], progress: Progress
-) -> Iterator[tuple[GroupLog, GroupRecord | str]]:
-    """Yield the records of the named groups and all markers in the order of each log, and sentences about problems."""
+) -> Iterator[tuple[GroupLog, GroupRecords]]:
+    """Yield the records of the named groups and all markers in the order of each log, some at a time."""
     progress.expect(sum(log.size_bytes for log in logs))
     groups = tuple(group_bytes(name) for name in request.groups)
     read = partial(group_history, groups=groups, max_batch_bytes=request.max_batch_bytes, advance=progress.advance)
