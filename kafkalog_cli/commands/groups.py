@@ -32,7 +32,9 @@ __all__ = ["groups_command"]
 
 EXAMPLES: Final = (
     Example("kafkalog groups /var/lib/kafka", "All groups, their lag, and those that will be reset"),
-    Example("kafkalog groups --group billing --at 2026-11-21T09:31 /var/lib/kafka", "Where did a group stand at 09:31?"),
+    Example(
+        "kafkalog groups --group billing --at 2026-11-21T09:31 /var/lib/kafka", "Where did a group stand at 09:31?"
+    ),
     Example("kafkalog groups --history billing --topic orders /var/lib/kafka", "Each commit, rebalance and deletion"),
     Example(
         "kafkalog groups --group billing --export csv -o offsets.csv /mnt/disk1 /mnt/disk2",
@@ -72,8 +74,9 @@ def _parse_moment(text: str) -> Moment:
     type=_parse_moment,
     metavar="TIME|OFFSET",
     help=(
-        "As it was at a time (ISO 8601, UTC unless a zone is given, or milliseconds since 1970, 12 digits and more), or "
-        "after the record at this offset of the partition of __consumer_offsets. Only what compaction has left is known."
+        "As it was at a time (ISO 8601, UTC unless a zone is given, or milliseconds since 1970, 12 digits and more), "
+        "or after the record at this offset of the partition of __consumer_offsets. Only what compaction has left is "
+        "known."
     ),
 )
 @click.option(

@@ -240,7 +240,9 @@ _GROUP_EVENT: Final = (
     time_column("time (UTC)", "timestamp_ms"),
     number_column("record", "record_offset", 4),
     word_column("event", "event"),
-    TableColumn("partition", lambda row: place_of({"topic": row.get("topic"), "partition": row.get("partition")}) or NONE),
+    TableColumn(
+        "partition", lambda row: place_of({"topic": row.get("topic"), "partition": row.get("partition")}) or NONE
+    ),
     number_column("offset", "offset"),
     number_column("epoch", "epoch", 2),
     number_column("producer", "producer_id", 3),

@@ -12,7 +12,6 @@ from kafkalog_cli.render.grid import (
     TableColumn,
     count_column,
     range_column,
-    sentence_column,
     table_lines,
     time_column,
     word_column,
@@ -72,18 +71,20 @@ _GROUPS: Final = (
     time_column("last commit (UTC)", "last_commit_ms", 1),
     TableColumn("what is wrong", _wrong, flexible=True, has_words=True),
 )
-_MEMBERS: Final = (
-    word_column("member", "member_id", 2),
-    word_column("client", "client_id"),
-    word_column("host", "host", 3),
-    word_column("instance", "instance_id", 4),
-    TableColumn("assignment", lambda row: _assignment(row), flexible=True, has_words=True),
-)
 
 
 def _assignment(row: Mapping[str, object]) -> str:
     places = cast("Mapping[str, Sequence[int]]", row["assignment"])
     return safe_text(", ".join(f"{topic}-{each}" for topic, numbers in places.items() for each in numbers)) or NONE
+
+
+_MEMBERS: Final = (
+    word_column("member", "member_id", 2),
+    word_column("client", "client_id"),
+    word_column("host", "host", 3),
+    word_column("instance", "instance_id", 4),
+    TableColumn("assignment", _assignment, flexible=True, has_words=True),
+)
 
 
 def _ago(row: Mapping[str, object]) -> str:

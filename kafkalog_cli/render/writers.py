@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from kafkalog_cli.render.columns import Transactions
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.dump.parallel import ChunkWriter
-    from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
+    from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.roll.forecast import RollForecast

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.wire.codec import UNKNOWN_TAGS, codec
-from kafkalog_core.wire.schemas import Versions, names, schema_of
+from kafkalog_core.wire.schemas import names, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog_core.wire.schemas import MessageField
 
-__all__ = ["DECODERS", "Decoded", "consumer_protocol", "decoder_of", "line_of"]
+__all__ = ["DECODERS", "Decoded", "consumer_protocol", "decoder_of"]
 
 _TYPE_BYTES: Final = 2
 _FRAME_VERSION: Final = 1
@@ -233,7 +233,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             break
         byte = data[position + index]
         value |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:  # noqa: PLR2004 -- the highest bit: another byte follows
+        if byte < 0x80:  # the highest bit: another byte follows
             return value, position + index + 1
     raise ProtocolError(f"the frame of the value ends at byte {position} of {len(data)}")
 

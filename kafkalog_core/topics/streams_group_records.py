@@ -1,7 +1,8 @@
 """The records of streams groups (KIP-1071) in `__consumer_offsets`, read.
 
 A member has tasks: a partition number of a subtopology. The topology of the group says which topics a subtopology
-reads. (`StreamsCoordinatorRecordHelpers` and the replays of `GroupMetadataManager` of Kafka 4.3; values have version 0.)
+reads. (`StreamsCoordinatorRecordHelpers` and the replays of `GroupMetadataManager` of Kafka 4.3; all values have
+version 0.)
 """
 
 from __future__ import annotations

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.sim import group_states
-from kafkalog_core.kafka.sim.group_states import GroupRecords, Moment, group_history, joined, parts_of, read_part, replay
+from kafkalog_core.kafka.sim.group_states import (
+    GroupRecords,
+    Moment,
+    group_history,
+    joined,
+    parts_of,
+    read_part,
+    replay,
+)
 from kafkalog_core.kafka.sim.logfiles import unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
@@ -20,6 +27,9 @@ from kafkalog_core.topics.group_states import GroupStates, group_bytes
 from kafkalog_core.topics.modern_group_records import CONSUMER_RECORDS, CurrentAssignment, MemberSubscription
 from tests.support.build import ABORT, COMMIT
 from tests.support.groups import GroupLog, classic, member
+
+if TYPE_CHECKING:
+    import pytest
 
 GROUPS = ("a", "b", "é")
 OPTIONS = ScanOptions(max_batch_bytes=MAX_BATCH_BYTES)

@@ -41,9 +41,7 @@ LEFT = DescribedGroup(name="g", type="consumer", state="Empty", protocol_type="c
         (EMPTY, "t", (2, 1), 1500),
     ],
 )
-def test_the_state_decides(
-    group: DescribedGroup, topic: str, release: tuple[int, int], expected: int | None
-) -> None:
+def test_the_state_decides(group: DescribedGroup, topic: str, release: tuple[int, int], expected: int | None) -> None:
     offset = CommittedOffset(3, commit_timestamp_ms=100)
     assert expiry_ms(group, topic, offset, retention_ms=1000, release=Release(*release)) == expected
 

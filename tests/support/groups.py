@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-__all__ = ["NOW_MS", "GroupLog", "assignment", "classic", "command", "data_log", "found_groups", "member", "rows", "subscription"]
+__all__ = [
+    "NOW_MS",
+    "GroupLog",
+    "assignment",
+    "classic",
+    "command",
+    "data_log",
+    "found_groups",
+    "member",
+    "rows",
+    "subscription",
+]
 
 NOW_MS = 1_800_000_000_000
 """A moment after all corpora."""
@@ -135,7 +146,9 @@ def member(name: str, *topics: str, **assigned: list[int]) -> GroupMember:
     )
 
 
-def classic(*members: GroupMember, generation: int = 1, state_ms: int = 1, protocol_type: str = "consumer") -> GroupValue:
+def classic(
+    *members: GroupMember, generation: int = 1, state_ms: int = 1, protocol_type: str = "consumer"
+) -> GroupValue:
     """A classic group."""
     return GroupValue(
         protocol_type=protocol_type,

@@ -1,12 +1,13 @@
 """The state of all groups, read from partitions of `__consumer_offsets` in parts, by several processes.
 
 A part gives what decides the state at the end, and no more: of each key the last record outside transactions, and all
-records in transactions and markers in their order. What a later record of its key replaces is never decoded. The cleaner
-keeps the same of a log, so the state is the one that a coordinator has that loads all records, with two additions: the
-last tombstone of a key, which also deletes what an open transaction wrote before it, and the last commit before a
-tombstone, by which a group without offsets still exists.
+records in transactions and markers in their order. What a later record of its key replaces is never decoded. The
+cleaner keeps the same of a log, so the state is the one of a coordinator that loads all records. Two more things are
+kept: the last tombstone of a key, which also deletes what an open transaction wrote before it, and the last commit
+before a tombstone, by which a group without offsets still exists.
 
-The records of one group alone are few, and those of its members are all kept: who had a partition when it was committed.
+The records of one group alone are few, and those of its members are all kept: they show who had a partition when it was
+committed.
 """
 
 from __future__ import annotations
@@ -276,9 +277,11 @@ class _Reader:
         """Add the records and markers of a run."""
         found, batches = self._found, run.batches
         formats, attributes = batches.column("format"), batches.column("attributes")
-        flags = attributes if batches.holds_only("format", MAGIC_V2) else [
-            value if magic == MAGIC_V2 else 0 for value, magic in zip(attributes, formats, strict=True)
-        ]
+        flags = (
+            attributes
+            if batches.holds_only("format", MAGIC_V2)
+            else [value if magic == MAGIC_V2 else 0 for value, magic in zip(attributes, formats, strict=True)]
+        )
         found.batches += batches.count
         found.first_offset = batches.column("base_offset")[0] if found.first_offset is None else found.first_offset
         is_special = any(value & (TRANSACTIONAL_BIT | CONTROL_BIT) for value in flags)
@@ -336,7 +339,7 @@ class _Reader:
             found.latest.update(own)
         found.records += records.count
         found.first_ms = times[0] if found.first_ms is None else found.first_ms
-        found.last_ms = max(found.last_ms, max(times))
+        found.last_ms = max(found.last_ms, *times)
         found.last_offset = max(found.last_offset, offsets[-1])
         return True
 
@@ -386,9 +389,7 @@ def replayed(found: GroupRecords, seen: Callable[[GroupRecord, GroupStates], Non
     if found.keyless:
         states.offsets.skipped["a record without a key"] = found.keyless
     # A group without offsets exists by a commit before their tombstones, if its own tombstone is not later.
-    notes = deque(
-        sorted((offset, key) for key, offset in found.committed.items() if found.latest[key][2] is None)
-    )
+    notes = deque(sorted((offset, key) for key, offset in found.committed.items() if found.latest[key][2] is None))
     for record in records_in_order(found):
         while notes and notes[0][0] < record.offset:
             states.note_commit(notes.popleft()[1])

@@ -1,4 +1,4 @@
-"""`kafkalog groups`: where each group stood: its members, its offsets, and how far they are from the ends of the logs."""
+"""`kafkalog groups`: where each group stood: its members and offsets, and how far it was from the ends of the logs."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ __all__ = ["Clock", "clock_of", "groups", "unknown_groups"]
 
 _MINUTE_MS: Final = 60_000
 _RETENTION: Final = "offsets.retention.minutes"
+_RESET: Final = "auto.offset.reset decides"
 
 
 class Clock(Struct, frozen=True, kw_only=True):
@@ -169,7 +170,9 @@ class _Table:
         places |= self._read.lost.get(group.name, set())
         if group.type != "share":  # their offsets are in __share_group_state
             assigned = (each.assignment for each in group.members)
-            places |= {(topic, number) for topics in assigned for topic, numbers in topics.items() for number in numbers}
+            places |= {
+                (topic, number) for topics in assigned for topic, numbers in topics.items() for number in numbers
+            }
         globs = self._request.topics
         return sorted(
             place for place in places if not globs or any(fnmatchcase(place[0], pattern) for pattern in globs)
@@ -239,9 +242,7 @@ class _Table:
     ) -> Row:
         """Return what is known of a committed offset."""
         clock = self._clock
-        expires = expiry_ms(
-            group, place[0], committed, retention_ms=clock.retention_ms, release=clock.release
-        )
+        expires = expiry_ms(group, place[0], committed, retention_ms=clock.retention_ms, release=clock.release)
         lag = None if ends is None else ends.end - committed.offset
         row: Row = {
             "offset": committed.offset,
@@ -274,29 +275,23 @@ class _Table:
             is_lost = place in self._read.lost.get(group.name, ())
             text = "compaction has removed what was committed by then" if is_lost else "no offset is committed"
             return states.UNKNOWN_THEN if is_lost else states.NOT_COMMITTED, text
-        current = self._names.topic_id(topic)
-        if committed.topic_id is not None and current is not None and current != committed.topic_id:
-            return (
-                states.TOPIC_RECREATED,
-                f"committed of the topic with id {uuid_text(committed.topic_id)}, and {topic} now has id "
-                f"{uuid_text(current)}",
-            )
-        if self._names.is_deleted(topic):
-            return states.TOPIC_DELETED, f"topic {topic} was deleted"
-        if ends is None:
-            return states.NOT_HERE, "the log is not on these disks"
-        if committed.offset > ends.end:
-            return (
-                states.PAST_END,
-                f"{committed.offset - ends.end} past the log end offset {ends.end}: auto.offset.reset decides",
-            )
-        if committed.offset < ends.start:
-            return (
-                states.BELOW_START,
-                f"{ends.start - committed.offset} offsets below the log start offset {ends.start} are gone: "
-                "auto.offset.reset decides",
-            )
-        return "ok", None
+        current, stored = self._names.topic_id(topic), committed.topic_id
+        state, text = "ok", None
+        if stored is not None and current is not None and current != stored:
+            state = states.TOPIC_RECREATED
+            text = f"committed of the topic with id {uuid_text(stored)}, and {topic} has id {uuid_text(current)} now"
+        elif self._names.is_deleted(topic):
+            state, text = states.TOPIC_DELETED, f"topic {topic} was deleted"
+        elif ends is None:
+            state, text = states.NOT_HERE, "the log is not on these disks"
+        elif committed.offset > ends.end:
+            past = committed.offset - ends.end
+            state, text = states.PAST_END, f"{past} past the log end offset {ends.end}: {_RESET}"
+        elif committed.offset < ends.start:
+            gone = ends.start - committed.offset
+            state = states.BELOW_START
+            text = f"{gone} offsets below the log start offset {ends.start} are gone: {_RESET}"
+        return state, text
 
 
 def _member_row(group: DescribedGroup, number: int) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import METADATA_TOPIC
@@ -99,7 +99,7 @@ class LogsOfGroups:
         self._lookups: dict[str, PartitionLookup] = {}
         self.unread: list[StorageError] = []
 
-    def __enter__(self) -> LogsOfGroups:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

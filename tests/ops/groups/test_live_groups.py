@@ -132,11 +132,7 @@ def test_describe_is_that_of_kafkas_command(tree: Tree, name: str) -> None:
     for group, topic, partition, offset, end, lag, member_id, host, client in (each.groups() for each in lines):
         if topic == "gone":  # its log is not there any more
             continue
-        row = next(
-            row
-            for row in found[group].offsets
-            if (row["topic"], row["partition"]) == (topic, int(partition))
-        )
+        row = next(row for row in found[group].offsets if (row["topic"], row["partition"]) == (topic, int(partition)))
         assert row["offset"] == (None if offset == "-" else int(offset))
         assert row["lag"] == (None if lag == "-" else int(lag))
         assert (row["log_end_offset"] or 0) <= int(end) or found[group].group["state"] == "Empty"
@@ -146,7 +142,7 @@ def test_describe_is_that_of_kafkas_command(tree: Tree, name: str) -> None:
             }
 
 
-@pytest.mark.parametrize("name", [each for each in files("groups-2.8.2/case.json")])
+@pytest.mark.parametrize("name", files("groups-2.8.2/case.json"))
 def test_what_a_broker_expired_is_what_was_to_expire(tree: Tree, name: str) -> None:
     """The broker of the second stage has offsets.retention.minutes=1 and checks every 3 s."""
     case = (tree.corpus / name).parent
