@@ -95,7 +95,7 @@ MEANT: Final = {
     "fix": ("verify",),
     "fsck": ("verify",),
     "grep": ("dump --contains TEXT",),
-    "group": ("groups --group", "serve"),
+    "group": ("groups", "serve"),
     "help": ("--help",),
     "index": ("reindex",),
     "lag": ("groups",),

@@ -26,7 +26,7 @@ GROUPS: Final = {
     ),
     "groups.undecoded": FindingType(
         "warning",
-        "{records} of these logs cannot be decoded, and do not count: {problem}.",
+        "Records of groups that cannot be decoded do not count: {records}, {problem}.",
         cure=(
             "A later release of Kafka may have written them. To see the bytes: kafkalog dump --records --topic "
             "__consumer_offsets."

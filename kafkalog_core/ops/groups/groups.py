@@ -276,22 +276,23 @@ class _Table:
             text = "compaction has removed what was committed by then" if is_lost else "no offset is committed"
             return states.UNKNOWN_THEN if is_lost else states.NOT_COMMITTED, text
         current, stored = self._names.topic_id(topic), committed.topic_id
-        state, text = "ok", None
+        state: str = "ok"
+        detail: str | None = None
         if stored is not None and current is not None and current != stored:
             state = states.TOPIC_RECREATED
-            text = f"committed of the topic with id {uuid_text(stored)}, and {topic} has id {uuid_text(current)} now"
+            detail = f"committed of the topic with id {uuid_text(stored)}, and {topic} has id {uuid_text(current)} now"
         elif self._names.is_deleted(topic):
-            state, text = states.TOPIC_DELETED, f"topic {topic} was deleted"
+            state, detail = states.TOPIC_DELETED, f"topic {topic} was deleted"
         elif ends is None:
-            state, text = states.NOT_HERE, "the log is not on these disks"
+            state, detail = states.NOT_HERE, "the log is not on these disks"
         elif committed.offset > ends.end:
             past = committed.offset - ends.end
-            state, text = states.PAST_END, f"{past} past the log end offset {ends.end}: {_RESET}"
+            state, detail = states.PAST_END, f"{past} past the log end offset {ends.end}: {_RESET}"
         elif committed.offset < ends.start:
             gone = ends.start - committed.offset
             state = states.BELOW_START
-            text = f"{gone} offsets below the log start offset {ends.start} are gone: {_RESET}"
-        return state, text
+            detail = f"{gone} offsets below the log start offset {ends.start} are gone: {_RESET}"
+        return state, detail
 
 
 def _member_row(group: DescribedGroup, number: int) -> Row:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
+    from kafkalog_core.output.schema import Table
 
 __all__ = ["GroupBasis", "GroupEvents", "GroupResult", "GroupsRequest", "Row", "rows_of"]
 
@@ -91,6 +92,7 @@ class GroupEvents(Struct, frozen=True):
 
 def rows_of(item: GroupBasis | GroupResult | GroupEvents) -> Iterator[RowChunk]:
     """Yield the rows of an item."""
+    chunks: tuple[tuple[Table, tuple[Row, ...]], ...]
     if isinstance(item, GroupBasis):
         chunks = ((tables.FINDING, tuple(finding.row() for finding in item.findings)),)
     elif isinstance(item, GroupEvents):
