@@ -59,7 +59,7 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.compact:compact_command",
         "Forecast what the log cleaner does, or clean logs.",
     ),
-    "groups": ("kafkalog_cli.commands.groups:groups_command", "Show where each consumer group stood, and its lag."),
+    "groups": ("kafkalog_cli.commands.groups:groups_command", "Show offsets, members and lag of each consumer group."),
     "serve": ("kafkalog_cli.commands.serve:serve_command", "Serve a dead disk to Kafka clients, read-only."),
     "spark": ("kafkalog_cli.commands.spark:spark_group", "Work on the disks of a whole cluster with Apache Spark."),
     "apply": ("kafkalog_cli.commands.apply:apply_command", "Apply a plan, or finish an interrupted run."),

@@ -1,4 +1,4 @@
-"""`kafkalog groups`: where each group stood, from the disks of stopped brokers."""
+"""`kafkalog groups`: the offsets, members and lag of each group, from the disks of stopped brokers."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ __all__ = ["groups_command"]
 
 EXAMPLES: Final = (
     Example("kafkalog groups /var/lib/kafka", "All groups, their lag, and those that will be reset"),
-    Example(
-        "kafkalog groups --group billing --at 2026-11-21T09:31 /var/lib/kafka", "Where did a group stand at 09:31?"
-    ),
+    Example("kafkalog groups --group billing --at 2026-11-21T09:31 /var/lib/kafka", "Where was a group at 09:31?"),
     Example("kafkalog groups --history billing --topic orders /var/lib/kafka", "Each commit, rebalance and deletion"),
     Example(
         "kafkalog groups --group billing --export csv -o offsets.csv /mnt/disk1 /mnt/disk2",
@@ -99,7 +97,7 @@ def _parse_moment(text: str) -> Moment:
 @reading_options
 @common.output_option
 def groups_command(paths: tuple[str, ...], now_ms: int, request: SettingsRequest, **given: Any) -> int:
-    """Show where each group stood: state, members, committed offsets, and lag against the logs on the same disks.
+    """Show each group: state, members, committed offsets, and lag against the logs on the same disks.
 
     PATH is a log directory, or a partition of __consumer_offsets. Name the log directories of all brokers: each has
     some partitions of that topic, and some of the logs. If disks have copies of one partition, the copy is read with

@@ -4,7 +4,7 @@ Records of the coordinators have a type in front of the key and a version in fro
 (`CoordinatorRecordSerde`). Records of the cluster metadata log and of `__remote_log_metadata` have no key; their value
 begins with a frame version, a type and a version, an unsigned varint each (`AbstractApiMessageSerde`).
 
-Nothing is dropped: what has no schema, or does not decode, is told with a problem, and its bytes stay where they are.
+Nothing is dropped: what has no schema, or does not decode, has a problem, and its bytes stay where they are.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ class StoredStreamsGroup(Struct):
     def partitions_of(self, member_id: str) -> dict[str, tuple[int, ...]]:
         """Return the partitions of source topics that the active tasks of a member read.
 
-        A task reads the partition of its number of each source topic that has one; topics with fewer partitions than
-        the subtopology has tasks are not told apart here.
+        A task reads the partition of its number of each source topic. A topic may have fewer partitions than the
+        subtopology has tasks: then some of these do not exist.
         """
         found: dict[str, set[int]] = {}
         for subtopology, numbers in self.active.get(member_id, {}).items():

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GroupLogPart",
-    "GroupRecord",
+    "GroupLogRecord",
     "GroupRecords",
     "Moment",
     "group_history",
@@ -82,7 +82,7 @@ class GroupLogPart(Struct, frozen=True):
     size_bytes: int
 
 
-class GroupRecord(NamedTuple):
+class GroupLogRecord(NamedTuple):
     """A record, or the marker of a transaction, in the order of the log.
 
     Args:
@@ -129,7 +129,7 @@ class GroupRecords(Struct):
     """
 
     latest: dict[bytes, Latest] = field(default_factory=dict)
-    ordered: list[GroupRecord] = field(default_factory=list)
+    ordered: list[GroupLogRecord] = field(default_factory=list)
     tombstones: dict[bytes, int] = field(default_factory=dict)
     committed: dict[bytes, int] = field(default_factory=dict)
     later: dict[bytes, int] = field(default_factory=dict)
@@ -313,7 +313,9 @@ class _Reader:
         for row, marker in markers_of(run.memory, batches, max_bytes=self._max_bytes).items():
             if times[row] <= moment.until_ms and offsets[row] < moment.end_offset:
                 self._found.ordered.append(
-                    GroupRecord(offsets[row], times[row], b"", None, producers[row], marker.type_id == _COMMIT_MARKER)
+                    GroupLogRecord(
+                        offsets[row], times[row], b"", None, producers[row], marker.type_id == _COMMIT_MARKER
+                    )
                 )
 
     def _read_fast(self, run: RecordRun) -> bool:
@@ -364,23 +366,23 @@ class _Reader:
             found.last_offset = max(found.last_offset, offset)
             transaction = producers[row] if flags[row] & TRANSACTIONAL_BIT else None
             if transaction is not None or self._keeps_all or (groups is not None and not is_offset):
-                found.ordered.append(GroupRecord(offset, timestamp_ms, key, value, transaction))
+                found.ordered.append(GroupLogRecord(offset, timestamp_ms, key, value, transaction))
             else:
                 found.add(key, (offset, timestamp_ms, value))
 
 
-def records_in_order(found: GroupRecords) -> list[GroupRecord]:
+def records_in_order(found: GroupRecords) -> list[GroupLogRecord]:
     """Return the records that decide the state, in the order of the log."""
-    ordered = [GroupRecord(offset, time, key, value) for key, (offset, time, value) in found.latest.items()]
+    ordered = [GroupLogRecord(offset, time, key, value) for key, (offset, time, value) in found.latest.items()]
     in_transactions = {each.key for each in found.ordered if each.transaction is not None and each.is_commit is None}
     for key, offset in found.tombstones.items():
         latest = found.latest[key]
         if key in in_transactions and latest[0] != offset:
-            ordered.append(GroupRecord(offset, latest[1], key, None))
+            ordered.append(GroupLogRecord(offset, latest[1], key, None))
     return sorted([*ordered, *found.ordered], key=lambda each: each.offset)
 
 
-def replayed(found: GroupRecords, seen: Callable[[GroupRecord, GroupStates], None] | None = None) -> GroupStates:
+def replayed(found: GroupRecords, seen: Callable[[GroupLogRecord, GroupStates], None] | None = None) -> GroupStates:
     """Return the state of the groups of a partition.
 
     seen: called with each record and marker, and the state after it.
@@ -399,7 +401,7 @@ def replayed(found: GroupRecords, seen: Callable[[GroupRecord, GroupStates], Non
     return states
 
 
-def replay(states: GroupStates, record: GroupRecord) -> None:
+def replay(states: GroupStates, record: GroupLogRecord) -> None:
     """Replay a record or a marker."""
     if record.is_commit is not None:
         states.end_transaction(record.transaction or 0, is_commit=record.is_commit)

@@ -1,1 +1,1 @@
-"""`kafkalog groups`: where each group stood, on the disks of stopped brokers."""
+"""`kafkalog groups`: the offsets, members and lag of each group, on the disks of stopped brokers."""

@@ -1,4 +1,4 @@
-"""`kafkalog groups`: where each group stood: its members and offsets, and how far it was from the ends of the logs."""
+"""`kafkalog groups`: the members and offsets of each group, and how far they are from the ends of the logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.named_dirs import other_dirs
 from kafkalog_core.kafka.sim.settings import read_settings
 from kafkalog_core.ops.groups import request as states
-from kafkalog_core.ops.groups.logs import LogsOfGroups, TopicNames
+from kafkalog_core.ops.groups.logs import LogsOfGroups, TopicsOfDisks
 from kafkalog_core.ops.groups.reading import read_groups
 from kafkalog_core.ops.groups.request import GroupBasis, GroupResult, rows_of
 from kafkalog_core.progress import NO_PROGRESS
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.copies import CopiesOnDisk
-    from kafkalog_core.ops.groups.logs import LogEnds
+    from kafkalog_core.ops.groups.logs import PartitionEnds
     from kafkalog_core.ops.groups.reading import ReadGroups
     from kafkalog_core.ops.groups.request import GroupsRequest, Row
     from kafkalog_core.progress import Progress
@@ -91,7 +91,7 @@ def groups(
     Raises SelectionError, also for a group that is not there, StorageError, SettingError and WorkerLostError.
     """
     disks = copies_on_disk(request.targets)
-    clock, names = clock_of(request, disks), TopicNames(disks)
+    clock, names = clock_of(request, disks), TopicsOfDisks(disks)
     read = read_groups(request, disks, names, clock.release, report, progress)
     known = read.states.names()
     unknown = [name for name in request.groups if name not in known and name not in read.states.deleted]
@@ -126,7 +126,7 @@ def _asked(request: GroupsRequest, read: ReadGroups) -> Iterator[str]:
 
 
 def unknown_groups(
-    request: GroupsRequest, names: Iterable[str], disks: CopiesOnDisk, topics: TopicNames, release: Release
+    request: GroupsRequest, names: Iterable[str], disks: CopiesOnDisk, topics: TopicsOfDisks, release: Release
 ) -> SelectionError:
     """Return the error for groups that no record names, with the groups that may be meant: all logs are read again."""
     known = read_groups(replace(request, groups=()), disks, topics, release, Report(), NO_PROGRESS).states.names()
@@ -143,7 +143,7 @@ class _Table:
     """Makes the rows of groups."""
 
     def __init__(
-        self, request: GroupsRequest, read: ReadGroups, clock: Clock, names: TopicNames, logs: LogsOfGroups
+        self, request: GroupsRequest, read: ReadGroups, clock: Clock, names: TopicsOfDisks, logs: LogsOfGroups
     ) -> None:
         self._request = request
         self._read = read
@@ -238,7 +238,13 @@ class _Table:
         return row
 
     def _commit(
-        self, group: DescribedGroup, place: Place, committed: CommittedOffset, ends: LogEnds | None, *, is_pending: bool
+        self,
+        group: DescribedGroup,
+        place: Place,
+        committed: CommittedOffset,
+        ends: PartitionEnds | None,
+        *,
+        is_pending: bool,
     ) -> Row:
         """Return what is known of a committed offset."""
         clock = self._clock
@@ -267,7 +273,7 @@ class _Table:
         return row
 
     def _judged(
-        self, group: DescribedGroup, place: Place, committed: CommittedOffset | None, ends: LogEnds | None
+        self, group: DescribedGroup, place: Place, committed: CommittedOffset | None, ends: PartitionEnds | None
     ) -> tuple[str, str | None]:
         """Return the state of a position, and what is wrong in a clause; None: nothing is."""
         topic, _ = place

@@ -10,7 +10,7 @@ from kafkalog_core.kafka.rules.offset_expiry import expiry_ms
 from kafkalog_core.kafka.sim.copies import copies_on_disk
 from kafkalog_core.kafka.sim.group_states import replay
 from kafkalog_core.ops.groups.groups import clock_of, unknown_groups
-from kafkalog_core.ops.groups.logs import TopicNames
+from kafkalog_core.ops.groups.logs import TopicsOfDisks
 from kafkalog_core.ops.groups.reading import group_logs, read_history_of
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from kafkalog_core.engine.report import Report
-    from kafkalog_core.kafka.sim.group_states import GroupRecord
+    from kafkalog_core.kafka.sim.group_states import GroupLogRecord
     from kafkalog_core.ops.groups.groups import Clock
     from kafkalog_core.ops.groups.request import GroupsRequest, Row
     from kafkalog_core.output.chunk import Chunk
@@ -52,7 +52,7 @@ def group_events(
     Raises SelectionError if a group is not there, StorageError and SettingError.
     """
     disks = copies_on_disk(request.targets)
-    clock, names = clock_of(request, disks), TopicNames(disks)
+    clock, names = clock_of(request, disks), TopicsOfDisks(disks)
     logs, _, findings = group_logs(disks, clock.release, request.max_batch_bytes)
     report.expect(partitions=len(logs), files=sum(len(log.parts) for log in logs))
     histories: dict[str, _Histories] = {}
@@ -87,14 +87,14 @@ def group_events(
 class _Histories:
     """The groups of one log, record by record."""
 
-    def __init__(self, request: GroupsRequest, clock: Clock, names: TopicNames) -> None:
+    def __init__(self, request: GroupsRequest, clock: Clock, names: TopicsOfDisks) -> None:
         self._request = request
         self._clock = clock
         self._names = names
         self._states = GroupStates()
         self._described: dict[str, DescribedGroup] = {}
 
-    def events(self, record: GroupRecord) -> Iterator[Row]:
+    def events(self, record: GroupLogRecord) -> Iterator[Row]:
         """Yield the events of a record or a marker."""
         if record.is_commit is not None:
             yield from self._ended(record)
@@ -129,7 +129,7 @@ class _Histories:
         return self._described[name]
 
     # --- offsets ------------------------------------------------------------------------------------------------------
-    def _offset(self, group: str, place: Place, record: GroupRecord) -> Row:
+    def _offset(self, group: str, place: Place, record: GroupLogRecord) -> Row:
         row: Row = {"topic": place[0], "partition": place[1], "producer_id": record.transaction}
         if record.value is None:
             return row | {"event": "offset-deleted"}
@@ -142,7 +142,7 @@ class _Histories:
             "detail": f"metadata {metadata}" if metadata else None,
         }
 
-    def _metadata(self, group: str, place: Place, record: GroupRecord) -> str:
+    def _metadata(self, group: str, place: Place, record: GroupLogRecord) -> str:
         offsets = self._states.offsets
         if record.transaction is None:
             known = offsets.offsets.get(group, {}).get(place)
@@ -150,7 +150,7 @@ class _Histories:
             known = offsets.pending.get(record.transaction, {}).get((group, place))
         return "" if known is None else known.metadata
 
-    def _deletion(self, record: GroupRecord, expires_ms: int | None) -> Row:
+    def _deletion(self, record: GroupLogRecord, expires_ms: int | None) -> Row:
         """Return why an offset was deleted, as far as the log shows it: a tombstone has no reason."""
         if record.value is not None:
             return {}
@@ -158,7 +158,7 @@ class _Histories:
             return {"detail": f"it had expired at {moment(expires_ms)}, as far as offsets.retention.minutes is known"}
         return {"detail": "before it could expire: an admin client deleted it, or its topic or group was deleted"}
 
-    def _ended(self, record: GroupRecord) -> Iterator[Row]:
+    def _ended(self, record: GroupLogRecord) -> Iterator[Row]:
         """Yield the end of a transaction, for each group with offsets in it."""
         pending = self._states.offsets.pending.get(record.transaction or 0, {})
         counts: dict[str, int] = {}
@@ -176,7 +176,7 @@ class _Histories:
             }
 
     # --- groups -------------------------------------------------------------------------------------------------------
-    def _change(self, was: DescribedGroup, record: GroupRecord) -> Row:
+    def _change(self, was: DescribedGroup, record: GroupLogRecord) -> Row:
         """Return what a record of a group or of a member says."""
         decode = decoder_of(OFFSETS_TOPIC)
         decoded = None if decode is None else decode(record.key, record.value)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.copies import CopiesOnDisk, LogCopy
 
-__all__ = ["LogEnds", "LogsOfGroups", "TopicNames"]
+__all__ = ["LogsOfGroups", "PartitionEnds", "TopicsOfDisks"]
 
 _OPEN_LOGS: Final = 32
 
 
-class TopicNames:
+class TopicsOfDisks:
     """The topics that exist, and the names of ids, by the metadata log and the directories.
 
     Attributes:
@@ -71,7 +71,7 @@ class TopicNames:
         return topic not in self._ids if self.is_complete else topic in self._deleted
 
 
-class LogEnds(NamedTuple):
+class PartitionEnds(NamedTuple):
     """The bounds of a log.
 
     Args:
@@ -95,7 +95,7 @@ class LogsOfGroups:
         self._disks = disks
         self._release = release
         self._until_ms = until_ms
-        self._ends: dict[tuple[str, int], LogEnds | None] = {}
+        self._ends: dict[tuple[str, int], PartitionEnds | None] = {}
         self._lookups: dict[str, PartitionLookup] = {}
         self.unread: list[StorageError] = []
 
@@ -106,14 +106,14 @@ class LogsOfGroups:
         for lookup in self._lookups.values():
             lookup.close()
 
-    def ends(self, topic: str, partition: int) -> LogEnds | None:
+    def ends(self, topic: str, partition: int) -> PartitionEnds | None:
         """Return the bounds of a partition; None: it is not on these disks, or cannot be read."""
         key = topic, partition
         if key not in self._ends:
             self._ends[key] = self._measure(key)
         return self._ends[key]
 
-    def timestamp(self, ends: LogEnds, offset: int) -> int | None:
+    def timestamp(self, ends: PartitionEnds, offset: int) -> int | None:
         """Return the timestamp of the first record from an offset on; None: there is none, or it has none."""
         try:
             located = self._lookup(ends.copy).find_offset(offset)
@@ -124,7 +124,7 @@ class LogsOfGroups:
         time_ms = located.record.timestamp_ms
         return None if time_ms is None or time_ms < 0 else time_ms
 
-    def _measure(self, key: tuple[str, int]) -> LogEnds | None:
+    def _measure(self, key: tuple[str, int]) -> PartitionEnds | None:
         places = self._disks.places.get(key)
         if places is None:
             return None
@@ -141,7 +141,7 @@ class LogsOfGroups:
                 return None
             if then is not None:
                 end, last_ms = then, -1
-        return LogEnds(best, best.log_start_offset, end, last_ms)
+        return PartitionEnds(best, best.log_start_offset, end, last_ms)
 
     def _lookup(self, copy: LogCopy) -> PartitionLookup:
         lookup = self._lookups.pop(copy.path, None)

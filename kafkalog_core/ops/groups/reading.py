@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.copies import CopiesOnDisk
-    from kafkalog_core.kafka.sim.group_states import GroupLogPart, GroupRecord, GroupRecords
-    from kafkalog_core.ops.groups.logs import TopicNames
+    from kafkalog_core.kafka.sim.group_states import GroupLogPart, GroupLogRecord, GroupRecords
+    from kafkalog_core.ops.groups.logs import TopicsOfDisks
     from kafkalog_core.ops.groups.request import GroupsRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.topics.group_offsets import Place
@@ -138,7 +138,7 @@ def group_logs(
 def read_groups(
     request: GroupsRequest,
     disks: CopiesOnDisk,
-    names: TopicNames,
+    names: TopicsOfDisks,
     release: Release,
     report: Report,
     progress: Progress,
@@ -214,20 +214,20 @@ def _note_lost(result: ReadGroups, request: GroupsRequest, log: GroupLog, record
         lost.append(f"{place[0]}-{place[1]}")
     if lost:
         result.notes.append(
-            f"the cleaner has compacted {log.path} up to offset {log.cleaned_to}, after that moment: where "
-            f"{count_of(len(lost), 'offset')} stood is unknown, because only later commits are left"
+            f"the cleaner has compacted {log.path} up to offset {log.cleaned_to}, after that moment: "
+            f"{count_of(len(lost), 'offset')} of then cannot be known, because only later commits are left"
         )
 
 
 class _Owners:
     """Notes who had a partition when its offset was committed: a commit names no member."""
 
-    def __init__(self, result: ReadGroups, names: TopicNames) -> None:
+    def __init__(self, result: ReadGroups, names: TopicsOfDisks) -> None:
         self._result = result
         self._names = names
         self._members: dict[str, tuple[DescribedMember, ...]] = {}
 
-    def see(self, record: GroupRecord, states: GroupStates) -> None:
+    def see(self, record: GroupLogRecord, states: GroupStates) -> None:
         """Take a record, and the state after it."""
         key = record.key
         if record.is_commit is not None or not key:
