@@ -80,7 +80,7 @@ SELECTION: Final[dict[str, tuple[str, ...]]] = {
     "old/groups-0.8.0": _OLD_DATA,
     "old/groups-0.8.2.2": _OLD_DATA,
     "old/groups-0.10.2.2": (*_OLD_DATA, *_CLEANER),
-    "old/groups-2.8.2": (*_OLD_FULL, *_CLEANER),
+    "old/groups-2.8.2": (*_OLD_FULL, *_CLEANER, "expected/*"),
     "old/mirror-0.8.2.2": _OLD_DATA,
     "modern/01-plain-3.9.1": (*_MODERN, *_MODERN_TOOL),
     "modern/01-plain-4.1.0": _MODERN,

@@ -20,7 +20,7 @@ from kafkalog_core.engine.selection import Selection
 from kafkalog_core.errors import FieldError
 from kafkalog_core.ops.impact.impact import ImpactRequest, find_impacts, reset_lines
 from kafkalog_core.ops.planners import is_plan_file, parse_plans
-from kafkalog_core.storage.source import open_error
+from kafkalog_core.storage.access import open_error
 from kafkalog_core.text import csv_text
 
 if TYPE_CHECKING:

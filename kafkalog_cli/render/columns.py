@@ -23,6 +23,7 @@ from kafkalog_cli.render.grid import (
     TableColumn,
     number_column,
     range_column,
+    sentence_column,
     size_column,
     time_column,
     word_column,
@@ -247,6 +248,19 @@ _COUNT: Final = (
     number_column("records", "records"),
 )
 
+_GROUP_EVENT: Final = (
+    time_column("time (UTC)", "timestamp_ms"),
+    number_column("record", "record_offset", 4),
+    word_column("event", "event"),
+    TableColumn(
+        "partition", lambda row: place_of({"topic": row.get("topic"), "partition": row.get("partition")}) or NONE
+    ),
+    number_column("offset", "offset"),
+    number_column("epoch", "epoch", 2),
+    number_column("producer", "producer_id", 3),
+    word_column("member", "member_id", 1),
+    sentence_column("detail", "detail"),
+)
 SHOWN: Final[dict[str, tuple[TableColumn, ...]]] = {
     "batch": _BATCH,
     "record": _RECORD,
@@ -263,6 +277,7 @@ SHOWN: Final[dict[str, tuple[TableColumn, ...]]] = {
     "fetch": _FETCH,
     "catalog": _CATALOG,
     "count": _COUNT,
+    "group_event": _GROUP_EVENT,
 }
 
 
@@ -292,6 +307,8 @@ def heading_of(row: Mapping[str, object]) -> str:
         return partition_of(row)
     if row.get("type") == "count":
         return ""
+    if row.get("type") == "group_event":
+        return plain(row.get("group"))
     if "file" in row:
         return f"{plain(row.get('file'))} ({plain(row.get('kind'))})"
     return place_of(row)

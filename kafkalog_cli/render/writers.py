@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.render.columns import Transactions
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.dump.parallel import ChunkWriter
+    from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
     from kafkalog_core.ops.impact.impact import Impacts
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
@@ -341,6 +342,11 @@ TRANSACTIONS: Final[ResultKind[TransactionsFound]] = ResultKind(
     tables=(tables.TRANSACTION, tables.TRANSACTION_PART, tables.STABLE_OFFSET, tables.DAMAGE, tables.FINDING),
     rows_of=f"{_OPS}.transactions.transactions:TransactionsFound.chunks",
     for_people={"table": f"{_RENDER}.transaction_table:TransactionTable"},
+)
+GROUPS: Final[ResultKind[GroupBasis | GroupResult]] = ResultKind(
+    tables=(tables.GROUP, tables.GROUP_MEMBER, tables.GROUP_OFFSET, tables.FINDING),
+    rows_of=f"{_OPS}.groups.request:rows_of",
+    for_people={"table": f"{_RENDER}.group_table:GroupTable"},
 )
 EXPORTS: Final[ResultKind[Chunk]] = ResultKind(
     tables=(tables.EXPORT, tables.FINDING), for_people={"table": f"{_RENDER}.job_tables:ExportTable"}

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.files import FILES, INDEXES, SMALL_FILES
-from kafkalog_core.findings.jobs import CATALOGS, EXPORTS, LOOKUPS, REPLICAS
+from kafkalog_core.findings.jobs import CATALOGS, EXPORTS, GROUPS, LOOKUPS, REPLICAS
 from kafkalog_core.findings.kinds import Finding
 from kafkalog_core.findings.logdirs import CHECKPOINTS, LOG_DIRS, METADATA_LOG
 from kafkalog_core.findings.logs import LOGS
@@ -48,6 +48,7 @@ _TYPES: Final = (
     | REPLICAS
     | EXPORTS
     | CATALOGS
+    | GROUPS
 )
 _OF_STARTS: Final = frozenset(
     {

@@ -1,12 +1,12 @@
-"""Findings of the jobs over many disks (export, replicas, catalog), and of seek."""
+"""Findings of the jobs over many disks (export, replicas, catalog), of seek and of groups."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import FindingType
+from kafkalog_core.findings.kinds import VERIFY, FindingType
 
-__all__ = ["CATALOGS", "EXPORTS", "LOOKUPS", "REPLICAS"]
+__all__ = ["CATALOGS", "EXPORTS", "GROUPS", "LOOKUPS", "REPLICAS"]
 
 
 _CHOICE: Final = (
@@ -237,5 +237,36 @@ LOOKUPS: Final = {
         _LOOK + "Any other reason remains: a search by time reads only one segment.",
         "A broker searches for a time only in the first segment whose time index (without entries: whose modification "
         "time) reaches it, and trusts its indexes. The records in the log are different.",
+    ),
+}
+
+
+_AT_FILE: Final = "kafkalog verify {file}"
+
+GROUPS: Final = {
+    "groups.unread": FindingType(
+        "error",
+        "A part of this log cannot be read, so commits and members of groups may be missing: {problem}.",
+        cure=(
+            "Read another replica's copy as well: name its log directory too, and the better copy is used. "
+            f"To see all damage: {VERIFY.partition(' {')[0]}."
+        ),
+        meaning=(
+            "The state of the groups is that of all records that can be read. A damaged batch may hold later commits "
+            "than those that are shown."
+        ),
+        next_step=_AT_FILE,
+    ),
+    "groups.undecoded": FindingType(
+        "warning",
+        "Records of groups that cannot be decoded do not count: {records}, {problem}.",
+        cure=(
+            "A later release of Kafka may have written them. To see the bytes: kafkalog dump --records --topic "
+            "__consumer_offsets."
+        ),
+        meaning=(
+            "A key has an unknown type, a value has an unknown version, or the fields do not add up. All other records "
+            "are read."
+        ),
     ),
 }

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from kafkalog_core.output.events import EVENT
+from kafkalog_core.output.group_tables import GROUP, GROUP_EVENT, GROUP_MEMBER, GROUP_OFFSET
 from kafkalog_core.output.plans import (
     BIG_KEY,
     CHANGE,
@@ -52,6 +53,10 @@ __all__ = [
     "EXPORT",
     "FETCH",
     "FINDING",
+    "GROUP",
+    "GROUP_EVENT",
+    "GROUP_MEMBER",
+    "GROUP_OFFSET",
     "IMPACT",
     "INDEX_ENTRY",
     "JOURNAL",
@@ -653,6 +658,10 @@ TABLES: Final = {
         TRANSACTION,
         TRANSACTION_PART,
         STABLE_OFFSET,
+        GROUP,
+        GROUP_OFFSET,
+        GROUP_MEMBER,
+        GROUP_EVENT,
         EVENT,
         WHICH_PARTITION,
         IMPACT,

@@ -25,6 +25,7 @@ __all__ = [
     "CommittedOffset",
     "GroupOffsets",
     "GroupRecord",
+    "expires_at_ms",
     "has_expired",
     "offset_of_value",
     "place_of_key",
@@ -222,11 +223,16 @@ def offset_of_value(value: bytes) -> int:
     return int.from_bytes(value[VERSION_BYTES:_OFFSET_END], "big", signed=True)
 
 
-def has_expired(offset: CommittedOffset, *, empty_since_ms: int, now_ms: int, retention_ms: int) -> bool:
-    """Return whether a broker deletes an offset (`OffsetExpirationConditionImpl`).
+def expires_at_ms(offset: CommittedOffset, *, empty_since_ms: int, retention_ms: int) -> int:
+    """Return when an offset of a group that nothing keeps expires (`OffsetExpirationConditionImpl`).
 
     empty_since_ms: when the group lost its last member; -1: unknown, or it never had one, so the commit's time counts.
     """
     if offset.expires_ms >= 0:
-        return now_ms >= offset.expires_ms
-    return now_ms - (empty_since_ms if empty_since_ms >= 0 else offset.commit_timestamp_ms) >= retention_ms
+        return offset.expires_ms
+    return (empty_since_ms if empty_since_ms >= 0 else offset.commit_timestamp_ms) + retention_ms
+
+
+def has_expired(offset: CommittedOffset, *, empty_since_ms: int, now_ms: int, retention_ms: int) -> bool:
+    """Return whether a broker deletes such an offset at a time; empty_since_ms: as in `expires_at_ms`."""
+    return now_ms >= expires_at_ms(offset, empty_since_ms=empty_since_ms, retention_ms=retention_ms)

@@ -22,7 +22,15 @@ from kafkalog_core.wire.schemas import names, schema_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["DECODED_TOPICS", "Decoded", "DecodedText", "RecordProblem", "decoder_of", "text_decoder_of"]
+__all__ = [
+    "DECODED_TOPICS",
+    "Decoded",
+    "DecodedText",
+    "RecordProblem",
+    "consumer_protocol",
+    "decoder_of",
+    "text_decoder_of",
+]
 
 _TYPE_BYTES: Final = 2
 _FRAME_VERSION: Final = 1
@@ -95,6 +103,15 @@ def _open_protocol(message: dict[str, Any]) -> RecordProblem | None:
 
 
 def _protocol_text(schema: str, blob: bytes) -> str:
+    stored, version, message = consumer_protocol(schema, blob)
+    return f'{{"version":{stored},{message_text(schema, version)(message)[1:]}'
+
+
+def consumer_protocol(schema: str, blob: bytes) -> tuple[int, int, dict[str, Any]]:
+    """Return a subscription or an assignment: the version it has, the one it is read by, and its fields.
+
+    Raises ProtocolError. The schema is `ConsumerProtocolSubscription` or `ConsumerProtocolAssignment`.
+    """
     if len(blob) < _TYPE_BYTES:
         raise ProtocolError(f"{schema} has {len(blob)} bytes")
     stored = int.from_bytes(blob[:_TYPE_BYTES], "big", signed=True)
@@ -103,7 +120,7 @@ def _protocol_text(schema: str, blob: bytes) -> str:
     version = min(stored, _LAST_PROTOCOL)
     # A later version has fields after these, which no release of today reads.
     message, _ = codec(schema, version).decode(blob, _TYPE_BYTES)
-    return f'{{"version":{stored},{message_text(schema, version)(message)[1:]}'
+    return stored, version, message
 
 
 # --- records with a type in the key -----------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def test_every_command_explains_itself(name):
         ("verfy /data 'a b'", ["kafkalog verify /data 'a b'"]),
         ("Verify", ["kafkalog verify"]),
         ("diff", ["kafkalog spark replicas"]),
-        ("group d", ["kafkalog dump --records --topic __consumer_offsets d", "kafkalog serve d"]),
+        ("group d", ["kafkalog groups d", "kafkalog serve d"]),
         ("chekpoint d", ["kafkalog checkpoint d"]),
         ("spark verfy d", ["kafkalog spark verify d"]),
         ("spark diff d", ["kafkalog spark replicas d"]),

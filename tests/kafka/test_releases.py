@@ -157,6 +157,7 @@ RULES = {
     "kafkalog_core/kafka/rules/cleaner_rules.py": "the cleaner",
     "kafkalog_core/kafka/sim/retention/rules.py": "retention",
     "kafkalog_core/kafka/rules/setting_table.py": "defaults and limits of settings",
+    "kafkalog_core/kafka/rules/offset_expiry.py": "when committed offsets expire",
     "kafkalog_core/kafka/sim/evidence.py": "what shows the release of a disk",
 }
 OTHER_VERSIONS = {

@@ -111,6 +111,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--before -1 --max 5 {kafka}/customers-0"),
         Case("--offset 4711 {kafka}/customers-0", 3),
     ),
+    "groups": (
+        Case("--jobs 1 --now {now} {kafka}"),
+        Case("--jobs 1 --now {now} --group billing {kafka}"),
+        Case("--jobs 1 --now {now} --history billing {kafka}"),
+    ),
     "verify": (Case("--jobs 1 {kafka}", 4), Case("--jobs 1 {kafka}/customers-0")),
     "which-partition": (
         Case("--key customer-17 --key b --partitions 12", last="b$"),

@@ -124,7 +124,9 @@ class Since:
     EMPTY_MARKERS_READ: Final = Release(2, 0)  # ProducerAppendInfo.append: 1.1.1 asks every control batch for a record
     CLEANER_GROWS_BUFFERS: Final = Release(2, 0)  # Cleaner.growBuffersOrFail
     SEGMENTS_SPLIT: Final = Release(2, 0)  # KAFKA-6264: LogSegmentOffsetOverflowException; 1.1.1 loads such a segment
+    OFFSETS_KEPT_A_WEEK: Final = Release(2, 0)  # KIP-186: the default of offsets.retention.minutes
     ZSTD: Final = Release(2, 1)  # KIP-110
+    OFFSETS_KEPT_FOR_MEMBERS: Final = Release(2, 1)  # KIP-211: GroupMetadata.getExpiredOffsets asks for the state
     WARM_INDEX_SECTION: Final = Release(2, 1)  # KAFKA-6432: AbstractIndex.indexSlotRangeFor
     START_OFFSET_OF_COMPACTED: Final = Release(2, 1)  # KAFKA-7400: Log.deleteOldSegments without the policy delete
     END_COMPARED_WITH_START: Final = Release(2, 2)  # Log.loadSegments: logEndOffset < logStartOffset
@@ -138,6 +140,7 @@ class Since:
     CLUSTER_ID: Final = Release(2, 4)  # KafkaServer.checkpointBrokerMetadata: not in 2.3.1
     MARKER_TIME_IN_SNAPSHOT: Final = Release(2, 4)  # ProducerStateEntry.lastTimestamp; 2.3.1: of data alone
     OLD_PRODUCERS_KEPT: Final = Release(2, 4)  # ProducerStateManager.isProducerRetained: in 2.3.1, not in 2.4.1
+    OFFSETS_KEPT_FOR_SUBSCRIPTIONS: Final = Release(2, 4)  # KAFKA-8338: GroupMetadata.subscribedTopics; not in 2.3.1
     CLEANER_JUMPS_GAPS: Final = Release(2, 4)  # KAFKA-8764: Cleaner.buildOffsetMapForSegment
     SWAPS_RECOVERED: Final = Release(2, 5)  # Log.completeSwapOperations and what it calls are the same from 2.5 to 2.8
     CLEANER_SKIPS_EMPTY_RANGES: Final = Release(2, 5, 1)  # KAFKA-9826: Log.logSegments; 2.5.0 does not

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.logfiles import LogFile
+    from kafkalog_core.kafka.sim.read_committed import CommittedView
     from kafkalog_core.storage.scan import Run
 
 __all__ = ["Counted", "DamagedPlace", "Span", "count_records"]

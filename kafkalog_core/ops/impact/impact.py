@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.targets import Target
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.ops.planners import StoredPlan
     from kafkalog_core.progress import Progress
-    from kafkalog_core.topics.group_offsets import Place
 
 __all__ = ["ImpactRequest", "Impacts", "find_impacts", "reset_lines"]
 
@@ -134,7 +134,7 @@ class _Comparison:
         """Compare all groups."""
         places = {place for logs in (*self._now, *self._replica) for place in logs.places}
         before, after = self._offsets(place for place in places if place[0] == OFFSETS_TOPIC)
-        commits: dict[Place, list[Commit]] = {}
+        commits: dict[TopicPartition, list[Commit]] = {}
         for commit in self._commits(before, after):
             commits.setdefault(commit.place, []).append(commit)
         found = [impact for place in sorted(commits) for impact in self._of_place(place, commits[place])]
@@ -148,12 +148,12 @@ class _Comparison:
         )
 
     # --- logs ---------------------------------------------------------------------------------------------------------
-    def _copies(self, place: Place) -> list[Logs]:
+    def _copies(self, place: TopicPartition) -> list[Logs]:
         """Return the disks that have a partition, the copy that a cluster would rather go on with first."""
         found = [logs for logs in self._now if place in logs.places]
         return sorted(found, key=lambda logs: logs.now(place).rank, reverse=True)
 
-    def _both(self, place: Place) -> tuple[Log, Log] | None:
+    def _both(self, place: TopicPartition) -> tuple[Log, Log] | None:
         """Return a log as it is and as it is afterwards; None: it is on no disk."""
         copies = self._copies(place)
         replicas = [logs for logs in self._replica if place in logs.places]
@@ -171,7 +171,7 @@ class _Comparison:
         return own, planned.after_start(place) if place in planned.places else own
 
     # --- committed offsets ----------------------------------------------------------------------------------------
-    def _offsets(self, places: Iterable[Place]) -> tuple[GroupOffsets, GroupOffsets]:
+    def _offsets(self, places: Iterable[TopicPartition]) -> tuple[GroupOffsets, GroupOffsets]:
         """Return what groups have committed, as it is and afterwards."""
         before, after = GroupOffsets(), GroupOffsets()
         is_found = False
@@ -217,7 +217,7 @@ class _Comparison:
                 )
 
     # --- records --------------------------------------------------------------------------------------------------
-    def _of_place(self, place: Place, commits: Sequence[Commit]) -> Iterator[Impact]:
+    def _of_place(self, place: TopicPartition, commits: Sequence[Commit]) -> Iterator[Impact]:
         both = self._both(place)
         if both is None:
             for commit in commits:

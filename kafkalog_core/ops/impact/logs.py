@@ -10,10 +10,10 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import DOES_NOT_START
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.rules.rule_table import rules_of
-from kafkalog_core.kafka.sim.committed import read_committed_view
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds, read_extent
 from kafkalog_core.kafka.sim.logdir.leader_epochs import History, read_epoch_file
 from kafkalog_core.kafka.sim.logfiles import Checkpoints, Compaction, LogFile, place_of, unit_of_partition
+from kafkalog_core.kafka.sim.read_committed import read_committed_view
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.ops.impact.planned import DirState
 from kafkalog_core.ops.repair.context import read_context, target_dirs
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
-    from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.kafka.sim.evidence import ReleaseGuess
+    from kafkalog_core.kafka.sim.read_committed import CommittedView
     from kafkalog_core.kafka.sim.start.results import LoadResult
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
-    from kafkalog_core.topics.group_offsets import Place
 
 __all__ = ["Log", "Logs", "logs_of", "read_logs"]
 
@@ -97,13 +97,13 @@ class Logs:
         self.state = state
         self._context = context
         self._advance = advance
-        self._places: dict[Place, PartitionPath] = {}
+        self._places: dict[TopicPartition, PartitionPath] = {}
         for place in context.target.partitions:
             name = place.name
             if name.topic is not None and name.partition is not None and name.state is DirectoryState.CURRENT:
                 self._places[name.topic, name.partition] = place
-        self._now: dict[Place, Log] = {}
-        self._next: dict[Place, Log] = {}
+        self._now: dict[TopicPartition, Log] = {}
+        self._next: dict[TopicPartition, Log] = {}
         self._is_start_unknown = False
 
     @property
@@ -112,17 +112,17 @@ class Logs:
         return self._context.guess
 
     @property
-    def places(self) -> frozenset[Place]:
+    def places(self) -> frozenset[TopicPartition]:
         """The partitions that the directory has."""
         return frozenset(self._places)
 
-    def now(self, place: Place) -> Log:
+    def now(self, place: TopicPartition) -> Log:
         """Return a log as it is."""
         if place not in self._now:
             self._now[place] = self._read(self._places[place])
         return self._now[place]
 
-    def after_start(self, place: Place) -> Log:
+    def after_start(self, place: TopicPartition) -> Log:
         """Return a log as the next start leaves it."""
         if place not in self._next:
             self._next[place] = self._started(self._places[place], self.now(place))

@@ -9,10 +9,11 @@ from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of, moment
 
 if TYPE_CHECKING:
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.sim.consumer_positions import ConsumerPosition
     from kafkalog_core.ops.impact.counting import Counted, Span
     from kafkalog_core.ops.impact.logs import Log
-    from kafkalog_core.topics.group_offsets import CommittedOffset, Place
+    from kafkalog_core.topics.group_offsets import CommittedOffset
 
 __all__ = ["EFFECTS", "Commit", "Effect", "Impact", "bounds_of", "impact_on"]
 
@@ -33,7 +34,7 @@ class Commit(Struct, frozen=True, kw_only=True):
     """
 
     group: str
-    place: Place
+    place: TopicPartition
     before: CommittedOffset | None
     after: CommittedOffset | None
     is_pending: bool = False

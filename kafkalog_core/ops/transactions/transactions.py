@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.pool import Workers
     from kafkalog_core.engine.report import Report
     from kafkalog_core.engine.targets import Target
+    from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.ops.transactions.coordinator import Coordinators
@@ -46,7 +47,6 @@ __all__ = ["TransactionsFound", "TransactionsRequest", "transactions"]
 
 _NOTED_PROBLEMS: Final = 10
 Row = dict[str, object]
-Place = tuple[str, int]
 
 
 class TransactionsRequest(Struct, frozen=True, kw_only=True):
@@ -270,7 +270,7 @@ class _Joined:
         self._states = states
         self._releases = releases
         self._wanted = wanted
-        self._best: dict[Place, CopyState] = {}
+        self._best: dict[TopicPartition, CopyState] = {}
         for state in states:
             best = self._best.get(_place(state))
             if best is None or state.rank > best.rank:
@@ -437,7 +437,7 @@ class _Joined:
         }
 
 
-def _place(state: CopyState) -> Place:
+def _place(state: CopyState) -> TopicPartition:
     return state.task.topic, state.task.partition
 
 
@@ -449,7 +449,7 @@ def _time(time_ms: int) -> int | None:
     return None if time_ms < 0 else time_ms
 
 
-def _names(places: Iterable[Place]) -> str:
+def _names(places: Iterable[TopicPartition]) -> str:
     return ",".join(f"{topic}-{number}" for topic, number in sorted(places))
 
 

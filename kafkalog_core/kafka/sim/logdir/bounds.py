@@ -166,6 +166,7 @@ class Extent(Struct, frozen=True, kw_only=True):
     is_sure: bool
     is_v2: bool
     max_timestamp_ms: int = -1
+    leader_epoch: int = -1
 
 
 def read_extent(partition: Partition) -> Extent | None:
@@ -177,7 +178,7 @@ def read_extent(partition: Partition) -> Extent | None:
     path = last.files[0].path
     try:
         with Source.open(path) as source:
-            end, is_sure, max_timestamp_ms = _end(source, last)
+            end, is_sure, max_timestamp_ms, leader_epoch = _end(source, last)
             is_v2 = _magic(source, 0) == MAGIC_V2
         if not is_v2 and len(filled) > 1 and not last.size_bytes:
             with Source.open(filled[-2].files[0].path) as source:
@@ -192,27 +193,27 @@ def read_extent(partition: Partition) -> Extent | None:
         is_sure=is_sure,
         is_v2=is_v2,
         max_timestamp_ms=max_timestamp_ms,
+        leader_epoch=leader_epoch,
     )
 
 
-def _end(source: Source, segment: Segment) -> tuple[int, bool, int]:
-    """Return the offset after the last batch, whether it is sure, and the largest timestamp read.
+def _end(source: Source, segment: Segment) -> tuple[int, bool, int, int]:
+    """Return the offset after the last batch, whether it is sure, the largest timestamp read, and the last epoch.
 
     As `LogSegment.readNextOffset` does, it reads from the last index entry on, but only where the index is right.
     """
     start = last_indexed(source, segment)
-    end, is_sure, max_timestamp_ms = _end_from(source, segment, start)
-    if start and (end == segment.base_offset or not is_sure):
-        end, is_sure, max_timestamp_ms = _end_from(source, segment, 0)
-    return end, is_sure, max_timestamp_ms
+    found = _end_from(source, segment, start)
+    end, is_sure, *_ = found
+    return _end_from(source, segment, 0) if start and (end == segment.base_offset or not is_sure) else found
 
 
-def _end_from(source: Source, segment: Segment, start: int) -> tuple[int, bool, int]:
+def _end_from(source: Source, segment: Segment, start: int) -> tuple[int, bool, int, int]:
     """Return the same of the batches from a position on; the last of them ends the log, whatever is before it.
 
     Where none of them reaches the base offset, that is the end (`LogSegment.readNextOffset` looks for it).
     """
-    end, is_sure, max_timestamp_ms = segment.base_offset, True, -1
+    end, is_sure, max_timestamp_ms, leader_epoch = segment.base_offset, True, -1, -1
     has_reached = False
     for item in scan(source, base_offset=segment.base_offset, options=_FRAMES, start=start):
         if not isinstance(item, Run):
@@ -222,7 +223,8 @@ def _end_from(source: Source, segment: Segment, start: int) -> tuple[int, bool, 
         has_reached = has_reached or max(lasts) >= segment.base_offset
         end = lasts[-1] + 1 if has_reached else end
         max_timestamp_ms = max(max_timestamp_ms, *item.batches.column("max_timestamp_ms"))
-    return end, is_sure, max_timestamp_ms
+        leader_epoch = item.batches.column("leader_epoch")[-1]
+    return end, is_sure, max_timestamp_ms, leader_epoch
 
 
 def last_indexed(source: Source, segment: Segment) -> int:

@@ -331,7 +331,7 @@ class PartitionLoad:
                 settings=self._options.settings,
                 states=states,
                 watch=RecoveryWatch(listen=partial(self._listen, live)),
-                span=_listed_span(live, source),
+                byte_range=_listed_span(live, source),
             )
         if recovery.problem is not None:
             return recovery.problem

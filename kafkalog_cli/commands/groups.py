@@ -1,0 +1,163 @@
+"""`kafkalog groups`: the offsets, members and lag of each group, from the disks of stopped brokers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.running import cores, early_end, watched, write_results
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import option_type, resolve_readable
+from kafkalog_cli.options.kafka import kafka_start_options, now_option
+from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.render.progress import end_progress
+from kafkalog_cli.render.writers import GROUPS, RowSettings, open_results, open_writer
+from kafkalog_core.engine import quantities
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.kafka.sim.group_states import Moment
+from kafkalog_core.ops.groups.groups import groups
+from kafkalog_core.ops.groups.history import group_events
+from kafkalog_core.ops.groups.request import GroupResult, GroupsRequest
+from kafkalog_core.output import tables
+from kafkalog_core.text import csv_field, csv_line
+
+if TYPE_CHECKING:
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+
+__all__ = ["groups_command"]
+
+EXAMPLES: Final = (
+    Example("kafkalog groups /var/lib/kafka", "All groups, their lag, and those that will be reset"),
+    Example("kafkalog groups --group billing --at 2026-11-21T09:31 /var/lib/kafka", "Where was a group at 09:31?"),
+    Example("kafkalog groups --history billing --topic orders /var/lib/kafka", "Each commit, rebalance and deletion"),
+    Example(
+        "kafkalog groups --group billing --export csv -o offsets.csv /mnt/disk1 /mnt/disk2",
+        "The offsets for kafka-consumer-groups.sh --reset-offsets --from-file",
+    ),
+)
+_TIME_DIGITS: Final = 12
+"""A number with at least as many digits is a time in milliseconds, as for other options."""
+
+
+@option_type
+def _parse_moment(text: str) -> Moment:
+    """Return the end of what is replayed: a time, or the offset of the last record."""
+    if text.isascii() and text.isdigit() and len(text) < _TIME_DIGITS:
+        return Moment(end_offset=int(text) + 1)
+    return Moment(until_ms=quantities.parse_time_ms(text))
+
+
+@click.command(name="groups", cls=Command, own=("--topic",), examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@common.targets_argument
+@click.option(
+    "--group",
+    "names",
+    metavar="ID",
+    multiple=True,
+    help="Show this group with its members, and each partition with offset, lag and what is wrong. Repeatable.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    metavar="GLOB",
+    multiple=True,
+    help="Only offsets of topics whose name matches GLOB (* ? [...]). Repeatable: any of them.",
+)
+@click.option(
+    "--at",
+    type=_parse_moment,
+    metavar="TIME|OFFSET",
+    help=(
+        "As it was at a time (ISO 8601, UTC unless a zone is given, or milliseconds since 1970, 12 digits and more), "
+        "or after the record at this offset of the partition of __consumer_offsets. Only what compaction has left is "
+        "known."
+    ),
+)
+@click.option(
+    "--history",
+    metavar="ID",
+    help="Show each commit, rebalance, expiry and deletion of this group, in the order of the log.",
+)
+@click.option(
+    "--export",
+    type=click.Choice(("csv",)),
+    help=(
+        "Write the committed offsets as kafka-consumer-groups.sh --reset-offsets --from-file takes them: group, topic, "
+        "partition, offset."
+    ),
+)
+@now_option
+@kafka_start_options
+@common.limit_options
+@common.jobs_option
+@reading_options
+@common.output_option
+def groups_command(paths: tuple[str, ...], now_ms: int, request: SettingsRequest, **given: Any) -> int:
+    """Show each group: state, members, committed offsets, and lag against the logs on the same disks.
+
+    PATH is a log directory, or a partition of __consumer_offsets. Name the log directories of all brokers: each has
+    some partitions of that topic, and some of the logs. If disks have copies of one partition, the copy is read with
+    which the cluster would go on; the output names it.
+
+    The output begins with the answer. Without --group a line for each group follows; ndjson, json and csv have the
+    members and offsets of all groups. A group is shown as a coordinator has it once it has loaded the log: its members
+    are those of the last rebalance. A commit names no member: who had the partition then is inferred from the
+    assignments, where the log still has them.
+
+    Offsets of share groups are in __share_group_state, and are not shown. Nothing is written.
+    """
+    if given["history"] is not None and (given["names"] or given["export"]):
+        raise click.UsageError("--history names its group itself, and has no offsets to export")
+    report = Report()
+    names = (given["history"],) if given["history"] is not None else tuple(dict.fromkeys(given["names"]))
+    output = given["output"]
+    asked = GroupsRequest(
+        targets=resolve_readable(paths, Selection(), report),
+        groups=names,
+        topics=given["topics"],
+        moment=given["at"] or Moment(),
+        now_ms=now_ms,
+        kafka=request,
+        has_positions=bool(names or given["export"]) or output != "table",
+        jobs=given["jobs"] or cores(),
+        max_batch_bytes=given["max_batch_bytes"],
+    )
+    if given["export"] is not None:
+        return _export(asked, report)
+    if given["history"] is not None:
+        return _history(asked, output, report)
+    writer = open_results(GROUPS, output, asked.groups, paths)
+    with watched() as progress:
+        return write_results(writer, groups(asked, report, progress), report)
+
+
+def _history(request: GroupsRequest, output: str, report: Report) -> int:
+    writer = open_writer(output, RowSettings(tables=(tables.GROUP_EVENT, tables.FINDING)))
+    with watched() as progress, early_end(writer, report):
+        for chunk in group_events(request, report, progress):
+            writer.write(chunk)
+        end_progress()
+        writer.finish(report.summary_row())
+    return int(report.exit_status)
+
+
+def _export(request: GroupsRequest, report: Report) -> int:
+    """Write a line for each committed offset; what could not be read is on stderr."""
+    stream = sys.stdout.buffer
+    with watched() as progress:
+        for item in groups(request, report, progress):
+            if not isinstance(item, GroupResult):
+                for finding in item.findings:
+                    click.echo(f"kafkalog: {finding.path}: {finding.message}", err=True)
+                continue
+            for row in item.offsets:
+                if row["offset"] is not None:
+                    fields = [csv_field(row[name]) for name in ("group", "topic", "partition", "offset")]
+                    stream.write(csv_line(fields).replace(b"\r\n", b"\n"))
+    end_progress()
+    stream.flush()
+    return int(report.exit_status)

@@ -1,0 +1,409 @@
+"""The state of all groups, read from partitions of `__consumer_offsets` in parts, by several processes.
+
+A part gives what decides the state at the end, and no more: of each key the last record outside transactions, and all
+records in transactions and markers in their order. What a later record of its key replaces is never decoded. The
+cleaner keeps the same of a log, so the state is the one of a coordinator that loads all records. Two more things are
+kept: the last tombstone of a key, which also deletes what an open transaction wrote before it, and the last commit
+before a tombstone, by which a group without offsets still exists.
+
+The records of one group alone are few, and those of its members are all kept: they show who had a partition when it was
+committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from operator import add
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.engine.parts import WHOLE, divide, part_items, with_begin
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.decode import PayloadDamage, decode_run
+from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_INT64, TRANSACTIONAL_BIT
+from kafkalog_core.kafka.rules.producer_anomalies import markers_of
+from kafkalog_core.kafka.sim.group_offsets import records_of
+from kafkalog_core.storage.scan import Damage, ScanOptions
+from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, field
+from kafkalog_core.topics.group_states import OFFSET_KEYS, GroupStates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog_core.engine.parts import LogPart
+    from kafkalog_core.format.decode import RecordRun
+    from kafkalog_core.kafka.sim.logfiles import LogFile
+    from kafkalog_core.storage.scan import Run
+
+__all__ = [
+    "GroupLogPart",
+    "GroupLogRecord",
+    "GroupRecords",
+    "Moment",
+    "group_history",
+    "joined",
+    "parts_of",
+    "read_part",
+    "replay",
+    "replayed",
+]
+
+_COMMIT_MARKER: Final = 1  # ControlRecordType
+_PART_BYTES: Final = 64 * 1024 * 1024
+_FEW_PARTS: Final = 4
+"""Readers of that many parts of a file walk to their starts themselves, at the same time."""
+_TYPE_BYTES: Final = 2
+_SHORTEST_KEY: Final = 2
+
+
+class Moment(Struct, frozen=True):
+    """The end of what is replayed.
+
+    Args:
+        until_ms: records with a later timestamp are left out.
+        end_offset: records from this offset on are left out.
+    """
+
+    until_ms: int = MAX_INT64
+    end_offset: int = MAX_INT64
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all records count."""
+        return self.until_ms == self.end_offset == MAX_INT64
+
+
+class GroupLogPart(Struct, frozen=True):
+    """A part of a log file to read, as plain values, which can be sent to another process."""
+
+    path: str
+    base_offset: int | None
+    part: LogPart
+    size_bytes: int
+
+
+class GroupLogRecord(NamedTuple):
+    """A record, or the marker of a transaction, in the order of the log.
+
+    Args:
+        offset: of the record.
+        timestamp_ms: of the record.
+        key: None: it has none; of a marker empty.
+        value: None: a tombstone.
+        transaction: the producer id of a transactional batch; None: it is of none.
+        is_commit: whether a marker commits; None: it is a record.
+    """
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    transaction: int | None = None
+    is_commit: bool | None = None
+
+
+Groups = tuple[bytes, ...]
+"""What the keys of some groups begin with, after their type."""
+Latest = tuple[int, int, bytes | None]
+"""Offset, timestamp and value of a record."""
+
+
+class GroupRecords(Struct):
+    """What a part of a log says.
+
+    Args:
+        latest: the last record of each key outside transactions.
+        ordered: the records in transactions, markers, and the records of members if one group is read.
+        tombstones: the offset of the last tombstone of each key of an offset.
+        committed: the offset of the last commit, of keys that a tombstone follows.
+        later: keys of offsets with records after the moment.
+        problems: places that cannot be read, a sentence each.
+        keyless: records without a key.
+        records: how many were read.
+        batches: how many were read.
+        size_bytes: of log that was read.
+        first_ms: timestamp of the first record; None: there is none.
+        last_ms: the largest timestamp up to the moment.
+        first_offset: of the first batch; None: there is none.
+        last_offset: of the last record up to the moment.
+    """
+
+    latest: dict[bytes, Latest] = field(default_factory=dict)
+    ordered: list[GroupLogRecord] = field(default_factory=list)
+    tombstones: dict[bytes, int] = field(default_factory=dict)
+    committed: dict[bytes, int] = field(default_factory=dict)
+    later: dict[bytes, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    keyless: int = 0
+    records: int = 0
+    batches: int = 0
+    size_bytes: int = 0
+    first_ms: int | None = None
+    last_ms: int = -1
+    first_offset: int | None = None
+    last_offset: int = -1
+
+    def add(self, key: bytes, record: Latest) -> None:
+        """Add a record outside transactions."""
+        if record[2] is None:
+            self.tombstones[key] = record[0]
+            before = self.latest.get(key)
+            if before is not None and before[2] is not None:
+                self.committed[key] = before[0]
+        self.latest[key] = record
+
+    def join(self, after: GroupRecords) -> None:
+        """Add the part that follows."""
+        for key in after.tombstones:
+            before = self.latest.get(key)
+            if before is not None and before[2] is not None:
+                self.committed[key] = before[0]
+        self.latest |= after.latest
+        self.ordered += after.ordered
+        self.tombstones |= after.tombstones
+        self.committed |= after.committed
+        for key, offset in after.later.items():
+            self.later.setdefault(key, offset)
+        self.problems += after.problems
+        self.keyless += after.keyless
+        self.records += after.records
+        self.batches += after.batches
+        self.size_bytes += after.size_bytes
+        self.first_ms = after.first_ms if self.first_ms is None else self.first_ms
+        self.last_ms = max(self.last_ms, after.last_ms)
+        self.first_offset = after.first_offset if self.first_offset is None else self.first_offset
+        self.last_offset = max(self.last_offset, after.last_offset)
+
+
+def parts_of(files: Iterable[LogFile], options: ScanOptions) -> list[GroupLogPart]:
+    """Return the parts of the logs of a partition, in their order."""
+    parts = []
+    for file in files:
+        size = file.file.size_bytes
+        pieces = divide(WHOLE, size, _PART_BYTES)
+        if len(pieces) > _FEW_PARTS:
+            try:
+                with Source.open(file.path) as source:
+                    pieces = [with_begin(source, each, options) for each in pieces]
+            except StorageError:
+                pass  # the part that is read first reports it
+        parts += [GroupLogPart(file.path, file.base_offset, each, -(-size // len(pieces))) for each in pieces]
+    return parts
+
+
+def joined(parts: Iterable[GroupRecords]) -> GroupRecords:
+    """Return what consecutive parts of a partition say together."""
+    found = GroupRecords()
+    for each in parts:
+        found.join(each)
+    return found
+
+
+def read_part(
+    part: GroupLogPart, moment: Moment, groups: Groups | None, max_batch_bytes: int, advance: Callable[[int], None]
+) -> GroupRecords:
+    """Read a part of a log. What cannot be read is a problem.
+
+    Args:
+        part: of a log file.
+        moment: the end of what counts.
+        groups: what the keys of some groups begin with, after their type (`group_bytes`); None: all groups.
+        max_batch_bytes: larger batches are damage.
+        advance: called with the bytes that were read.
+    """
+    found = GroupRecords(size_bytes=part.size_bytes)
+    reader = _Reader(found, moment, groups, max_batch_bytes)
+    for item in _items(part, max_batch_bytes, advance):
+        if isinstance(item, str):
+            found.problems.append(item)
+        else:
+            reader.read(item)
+    return found
+
+
+def group_history(
+    parts: Iterable[GroupLogPart],
+    moment: Moment,
+    groups: Groups,
+    max_batch_bytes: int,
+    advance: Callable[[int], None],
+) -> Iterator[GroupRecords]:
+    """Yield all records of some groups and all markers, in `ordered`, a run of batches at a time."""
+    for part in parts:
+        for item in _items(part, max_batch_bytes, advance):
+            found = GroupRecords()
+            if isinstance(item, str):
+                found.problems.append(item)
+            else:
+                _Reader(found, moment, groups, max_batch_bytes, keeps_all=True).read(item)
+                found.ordered.sort(key=lambda each: each.offset)
+            yield found
+
+
+def _items(part: GroupLogPart, max_batch_bytes: int, advance: Callable[[int], None]) -> Iterator[Run | str]:
+    """Yield the runs of a part, and a sentence for each damage."""
+    options = ScanOptions(max_batch_bytes=max_batch_bytes, resync=True)
+    try:
+        with Source.open(part.path) as source:
+            for item in part_items(source, part.part, base_offset=part.base_offset, options=options):
+                if not isinstance(item, Damage):
+                    advance(sum(item.batches.column("size_bytes")))
+                    yield item
+                elif not item.is_plain_tail:
+                    yield f"{part.path}: byte {item.position}, {item.reason}: {item.detail}"
+    except StorageError as error:
+        yield str(error)
+
+
+def _slices(data: bytes, starts: memoryview, sizes: memoryview, low: int) -> Iterator[bytes]:
+    """Return the pieces of some bytes that begin at byte `low` of what the columns refer to."""
+    firsts = list(map((-low).__add__, starts))
+    return map(data.__getitem__, map(slice, firsts, map(add, firsts, sizes)))
+
+
+class _Reader:
+    """Adds runs of batches to what a part says."""
+
+    def __init__(
+        self, found: GroupRecords, moment: Moment, groups: Groups | None, max_bytes: int, *, keeps_all: bool = False
+    ) -> None:
+        self._found = found
+        self._moment = moment
+        self._groups = groups
+        self._max_bytes = max_bytes
+        self._keeps_all = keeps_all
+
+    def read(self, run: Run) -> None:
+        """Add the records and markers of a run."""
+        found, batches = self._found, run.batches
+        formats, attributes = batches.column("format"), batches.column("attributes")
+        flags = (
+            attributes
+            if batches.holds_only("format", MAGIC_V2)
+            else [value if magic == MAGIC_V2 else 0 for value, magic in zip(attributes, formats, strict=True)]
+        )
+        found.batches += batches.count
+        found.first_offset = batches.column("base_offset")[0] if found.first_offset is None else found.first_offset
+        is_special = any(value & (TRANSACTIONAL_BIT | CONTROL_BIT) for value in flags)
+        if is_special:
+            self._read_markers(run)
+        wanted = (lambda row: not flags[row] & CONTROL_BIT) if is_special else None
+        is_plain = not (is_special or self._keeps_all) and self._is_within(run)
+        for item in decode_run(run.memory, batches, max_bytes=self._max_bytes, wanted=wanted):
+            if isinstance(item, PayloadDamage):
+                size = batches.column("size_bytes")[item.batch]
+                found.problems.append(f"a batch of {size} bytes cannot be read: {item.detail}")
+            elif not (is_plain and self._read_fast(item)):
+                self._read_slowly(item, flags)
+
+    def _is_within(self, run: Run) -> bool:
+        """Return whether all records of a run count."""
+        moment, batches = self._moment, run.batches
+        return moment.is_open or (
+            max(batches.column("max_timestamp_ms")) <= moment.until_ms
+            and max(batches.column("last_offset")) < moment.end_offset
+        )
+
+    def _read_markers(self, run: Run) -> None:
+        """Add the markers; they are in the order of the log once all records are (`replayed` sorts)."""
+        batches, moment = run.batches, self._moment
+        producers, times, offsets = (
+            batches.column(name) for name in ("producer_id", "max_timestamp_ms", "base_offset")
+        )
+        for row, marker in markers_of(run.memory, batches, max_bytes=self._max_bytes).items():
+            if times[row] <= moment.until_ms and offsets[row] < moment.end_offset:
+                self._found.ordered.append(
+                    GroupLogRecord(
+                        offsets[row], times[row], b"", None, producers[row], marker.type_id == _COMMIT_MARKER
+                    )
+                )
+
+    def _read_fast(self, run: RecordRun) -> bool:
+        """Add records outside transactions, all of which count; return whether that was possible."""
+        records, found = run.records, self._found
+        starts, sizes = records.column("key_start"), records.column("key_size")
+        values, value_sizes = records.column("value_start"), records.column("value_size")
+        if not records.count or min(sizes) < _SHORTEST_KEY or min(value_sizes) < 0:
+            return False
+        # One copy of the records, and no loop of Python over them: this is most of the work of a large log.
+        low, high = min(starts[0], values[0]), max(values[-1] + value_sizes[-1], starts[-1] + sizes[-1])
+        data = bytes(run.memory[low:high])
+        keys = _slices(data, starts, sizes, low)
+        offsets, times = records.column("offset"), records.column("timestamp_ms")
+        latest = zip(offsets, times, _slices(data, values, value_sizes, low), strict=True)
+        if self._groups is None:
+            found.latest.update(zip(keys, latest, strict=True))
+        else:
+            groups = self._groups
+            own = [(key, each) for key, each in zip(keys, latest, strict=True) if key.startswith(groups, _TYPE_BYTES)]
+            if any(int.from_bytes(key[:_TYPE_BYTES], "big") not in OFFSET_KEYS for key, _ in own):
+                return False  # each record of a member counts
+            found.latest.update(own)
+        found.records += records.count
+        found.first_ms = times[0] if found.first_ms is None else found.first_ms
+        found.last_ms = max(found.last_ms, *times)
+        found.last_offset = max(found.last_offset, offsets[-1])
+        return True
+
+    def _read_slowly(self, run: RecordRun, flags: memoryview | list[int]) -> None:
+        """Add records one by one."""
+        found, moment, groups = self._found, self._moment, self._groups
+        producers = run.batches.column("producer_id")
+        found.records += run.records.count
+        for row, offset, timestamp_ms, key, value in records_of(run):
+            found.first_ms = timestamp_ms if found.first_ms is None else found.first_ms
+            if key is None or len(key) < _SHORTEST_KEY:
+                found.keyless += 1
+                continue
+            if groups is not None and not key.startswith(groups, _TYPE_BYTES):
+                continue
+            is_offset = int.from_bytes(key[:_TYPE_BYTES], "big") in OFFSET_KEYS
+            if timestamp_ms > moment.until_ms or offset >= moment.end_offset:
+                if is_offset:
+                    found.later.setdefault(key, offset)
+                continue
+            found.last_ms = max(found.last_ms, timestamp_ms)
+            found.last_offset = max(found.last_offset, offset)
+            transaction = producers[row] if flags[row] & TRANSACTIONAL_BIT else None
+            if transaction is not None or self._keeps_all or (groups is not None and not is_offset):
+                found.ordered.append(GroupLogRecord(offset, timestamp_ms, key, value, transaction))
+            else:
+                found.add(key, (offset, timestamp_ms, value))
+
+
+def records_in_order(found: GroupRecords) -> list[GroupLogRecord]:
+    """Return the records that decide the state, in the order of the log."""
+    ordered = [GroupLogRecord(offset, time, key, value) for key, (offset, time, value) in found.latest.items()]
+    in_transactions = {each.key for each in found.ordered if each.transaction is not None and each.is_commit is None}
+    for key, offset in found.tombstones.items():
+        latest = found.latest[key]
+        if key in in_transactions and latest[0] != offset:
+            ordered.append(GroupLogRecord(offset, latest[1], key, None))
+    return sorted([*ordered, *found.ordered], key=lambda each: each.offset)
+
+
+def replayed(found: GroupRecords, seen: Callable[[GroupLogRecord, GroupStates], None] | None = None) -> GroupStates:
+    """Return the state of the groups of a partition.
+
+    seen: called with each record and marker, and the state after it.
+    """
+    states = GroupStates(skipped=Counter())
+    if found.keyless:
+        states.offsets.skipped["a record without a key"] = found.keyless
+    # A group without offsets exists by a commit before their tombstones, if its own tombstone is not later.
+    notes = deque(sorted((offset, key) for key, offset in found.committed.items() if found.latest[key][2] is None))
+    for record in records_in_order(found):
+        while notes and notes[0][0] < record.offset:
+            states.note_commit(notes.popleft()[1])
+        replay(states, record)
+        if seen is not None:
+            seen(record, states)
+    return states
+
+
+def replay(states: GroupStates, record: GroupLogRecord) -> None:
+    """Replay a record or a marker."""
+    if record.is_commit is not None:
+        states.end_transaction(record.transaction or 0, is_commit=record.is_commit)
+    else:
+        states.replay(record.key, record.value, record.offset, record.transaction)

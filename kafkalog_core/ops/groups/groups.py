@@ -1,0 +1,319 @@
+"""`kafkalog groups`: the members and offsets of each group, and how far they are from the ends of the logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final, cast
+
+from kafkalog_core.engine.named_dirs import NamedDirs
+from kafkalog_core.engine.report import Report
+from kafkalog_core.errors import SelectionError
+from kafkalog_core.findings import found
+from kafkalog_core.format.textfile import uuid_text
+from kafkalog_core.kafka.rules.offset_expiry import expiry_ms
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.sim.copies import copies_on_disk
+from kafkalog_core.kafka.sim.evidence import infer_release
+from kafkalog_core.kafka.sim.named_dirs import other_dirs
+from kafkalog_core.kafka.sim.settings import read_settings
+from kafkalog_core.ops.groups import request as states
+from kafkalog_core.ops.groups.logs import LogsOfGroups, TopicsOfDisks
+from kafkalog_core.ops.groups.reading import read_groups
+from kafkalog_core.ops.groups.request import GroupBasis, GroupResult, rows_of
+from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.storage.access import code_of_error
+from kafkalog_core.structs import Struct, replace
+from kafkalog_core.text import duration, first_of, moment, names_near
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+    from kafkalog_core.format.names import TopicPartition
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.sim.copies import CopiesOnDisk
+    from kafkalog_core.ops.groups.logs import PartitionEnds
+    from kafkalog_core.ops.groups.reading import ReadGroups
+    from kafkalog_core.ops.groups.request import GroupsRequest, Row
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.topics.group_offsets import CommittedOffset
+    from kafkalog_core.topics.group_states import DescribedGroup
+
+__all__ = ["Clock", "clock_of", "groups", "unknown_groups"]
+
+_MINUTE_MS: Final = 60_000
+_RETENTION: Final = "offsets.retention.minutes"
+_RESET: Final = "auto.offset.reset decides"
+
+
+class Clock(Struct, frozen=True, kw_only=True):
+    """When offsets expire.
+
+    Args:
+        release: of the coordinator.
+        retention_ms: offsets.retention.minutes.
+        now_ms: the time that is used as now.
+        note: where release and settings come from.
+    """
+
+    release: Release
+    retention_ms: int
+    now_ms: int
+    note: str
+
+
+def clock_of(request: GroupsRequest, disks: CopiesOnDisk) -> Clock:
+    """Return the release and the settings of the coordinator, of the first log directory. Raises SettingError."""
+    named = next((target.named_dirs for target in request.targets), NamedDirs())
+    log_dir = next(iter(disks.brokers), None)
+    place = next(iter(disks.places.values()), None)
+    path = log_dir or (None if place is None else place[0].place.path)
+    release, evidence = LATEST, "nothing shows the release"
+    if path is not None:
+        beside = () if request.kafka.kafka is not None else other_dirs(log_dir, named, {})
+        guess = infer_release(path, kafka=request.kafka.kafka, beside=beside)
+        release, evidence = guess.release, guess.describe()
+    setting = read_settings(request.kafka, release, log_dir, named).broker(_RETENTION)
+    minutes = cast("int", setting.value)
+    now_ms = request.now_ms if request.until_ms is None else request.until_ms
+    assumed = "" if setting.gap is None else f", assumed: {setting.gap.why}"
+    note = (
+        f"offsets expire by the rules of {evidence}; {_RETENTION} is {minutes} "
+        f"({duration(minutes * _MINUTE_MS)}, {setting.origin}{assumed}); now is {moment(now_ms)}"
+    )
+    return Clock(release=release, retention_ms=minutes * _MINUTE_MS, now_ms=now_ms, note=note)
+
+
+def groups(
+    request: GroupsRequest, report: Report, progress: Progress = NO_PROGRESS
+) -> Generator[GroupBasis | GroupResult, None, None]:
+    """Yield what the answer depends on, then each group by its name.
+
+    Raises SelectionError, also for a group that is not there, StorageError, SettingError and WorkerLostError.
+    """
+    disks = copies_on_disk(request.targets)
+    clock, names = clock_of(request, disks), TopicsOfDisks(disks)
+    read = read_groups(request, disks, names, clock.release, report, progress)
+    known = read.states.names()
+    unknown = [name for name in request.groups if name not in known and name not in read.states.deleted]
+    if unknown:
+        raise unknown_groups(request, unknown, disks, names, clock.release)
+    chosen = list(request.groups) or known
+    with LogsOfGroups(disks, clock.release, request.until_ms) as logs:
+        table = _Table(request, read, clock, names, logs)
+        results = (table.result(name) for name in chosen)
+        # What cannot be read is known once the last group is.
+        for result in results:
+            report.rows += sum(chunk.count for chunk in rows_of(result))
+            yield result
+        for error in logs.unread:
+            read.findings.append(found(code_of_error(error), error.path or "", reason=error.message))
+    notes = [*_asked(request, read), *read.notes, clock.note]
+    basis = GroupBasis(notes=tuple(notes), findings=tuple(read.findings))
+    for finding in basis.findings:
+        report.add_finding(finding.row())
+    report.rows += len(basis.findings)
+    yield basis
+
+
+def _asked(request: GroupsRequest, read: ReadGroups) -> Iterator[str]:
+    if request.until_ms is not None:
+        yield (
+            f"as of {moment(request.until_ms)}: later records are left out, and each log ends at its first batch with "
+            "a later timestamp, by the times that producers set"
+        )
+    elif not request.moment.is_open:
+        yield f"as of offset {request.moment.end_offset - 1} of the log, which was read to {moment(read.last_ms)}"
+
+
+def unknown_groups(
+    request: GroupsRequest, names: Iterable[str], disks: CopiesOnDisk, topics: TopicsOfDisks, release: Release
+) -> SelectionError:
+    """Return the error for groups that no record names, with the groups that may be meant: all logs are read again."""
+    known = read_groups(replace(request, groups=()), disks, topics, release, Report(), NO_PROGRESS).states.names()
+    texts = []
+    for name in names:
+        near = names_near(name, known)
+        texts.append(f"{name} (is {' or '.join(near)} meant?)" if near else name)
+    when = "" if request.moment.is_open else " at that moment"
+    all_of_them = f"; there are {first_of(known)}" if known else ""
+    return SelectionError(f"no record names the group {', '.join(texts)}{when} in these logs{all_of_them}")
+
+
+class _Table:
+    """Makes the rows of groups."""
+
+    def __init__(
+        self, request: GroupsRequest, read: ReadGroups, clock: Clock, names: TopicsOfDisks, logs: LogsOfGroups
+    ) -> None:
+        self._request = request
+        self._read = read
+        self._clock = clock
+        self._names = names
+        self._logs = logs
+
+    def result(self, name: str) -> GroupResult:
+        """Return the rows of a group."""
+        group = self._read.states.describe(name, self._names.name)
+        offsets = [row for place in self._places(group) for row in [self._position(group, place)]]
+        members = tuple(_member_row(group, number) for number in range(len(group.members)))
+        shown = self._request.has_positions
+        return GroupResult(
+            group=self._group_row(group, offsets),
+            members=members if shown else (),
+            offsets=tuple(offsets) if shown else (),
+        )
+
+    def _places(self, group: DescribedGroup) -> list[TopicPartition]:
+        """Return the partitions that a group has committed, is about to commit or has members for."""
+        offsets = self._read.states.offsets
+        places = {*offsets.offsets.get(group.name, ()), *offsets.pending_of(group.name)}
+        places |= self._read.lost.get(group.name, set())
+        if group.type != "share":  # their offsets are in __share_group_state
+            assigned = (each.assignment for each in group.members)
+            places |= {
+                (topic, number) for topics in assigned for topic, numbers in topics.items() for number in numbers
+            }
+        globs = self._request.topics
+        return sorted(
+            place for place in places if not globs or any(fnmatchcase(place[0], pattern) for pattern in globs)
+        )
+
+    def _group_row(self, group: DescribedGroup, offsets: list[Row]) -> Row:
+        lags = [max(0, lag) for row in offsets if isinstance(lag := row["lag"], int)]
+        committed = [row for row in offsets if row["offset"] is not None]
+        times = [time for row in committed if isinstance(time := row["commit_timestamp_ms"], int)]
+        expiries = [time for row in committed if isinstance(time := row["expires_ms"], int)]
+        problems = Counter(str(row["state"]) for row in offsets if row["state"] in states.WRONG)
+        return {
+            "group": group.name,
+            "group_type": group.type,
+            "state": group.state,
+            "protocol_type": group.protocol_type,
+            "protocol": group.protocol,
+            "epoch": group.epoch,
+            "members": len(group.members),
+            "partitions": len(committed),
+            # A sum without some of its terms would be too small.
+            "lag": sum(lags) if lags and len(lags) == len(committed) else None,
+            "known_lag": sum(lags) if lags else None,
+            "last_commit_ms": max(times, default=None),
+            "problems": dict(problems),
+            "pending": sum(row["pending_offset"] is not None for row in offsets),
+            "expired": sum(time <= self._clock.now_ms for time in expiries),
+            "expires_ms": min(expiries, default=None),
+        }
+
+    def _position(self, group: DescribedGroup, place: TopicPartition) -> Row:
+        """Return the row of a partition."""
+        found_offsets = self._read.states.offsets
+        committed = found_offsets.offsets.get(group.name, {}).get(place)
+        pending = next(
+            (
+                (producer_id, offsets[group.name, place])
+                for producer_id, offsets in found_offsets.pending.items()
+                if (group.name, place) in offsets
+            ),
+            None,
+        )
+        ends = self._logs.ends(*place)
+        row: Row = {
+            "group": group.name,
+            "topic": place[0],
+            "partition": place[1],
+            "offset": None,
+            "lag": None,
+            "log_start_offset": None if ends is None else ends.start,
+            "log_end_offset": None if ends is None else ends.end,
+            "commit_timestamp_ms": None,
+            "expires_ms": None,
+            "pending_offset": None if pending is None else pending[1].offset,
+            "pending_producer_id": None if pending is None else pending[0],
+        }
+        row["state"], row["detail"] = self._judged(group, place, committed, ends)
+        if committed is not None:
+            row |= self._commit(group, place, committed, ends, is_pending=pending is not None)
+        if pending is not None:
+            text = f"offset {pending[1].offset} is in an open transaction of producer {pending[0]}"
+            row["detail"] = text if row["detail"] is None else f"{row['detail']}; {text}"
+        return row
+
+    def _commit(
+        self,
+        group: DescribedGroup,
+        place: TopicPartition,
+        committed: CommittedOffset,
+        ends: PartitionEnds | None,
+        *,
+        is_pending: bool,
+    ) -> Row:
+        """Return what is known of a committed offset."""
+        clock = self._clock
+        expires = expiry_ms(group, place[0], committed, retention_ms=clock.retention_ms, release=clock.release)
+        lag = None if ends is None else ends.end - committed.offset
+        row: Row = {
+            "offset": committed.offset,
+            "leader_epoch": None if committed.leader_epoch < 0 else committed.leader_epoch,
+            "metadata": committed.metadata,
+            "commit_timestamp_ms": None if committed.commit_timestamp_ms < 0 else committed.commit_timestamp_ms,
+            "topic_id": None if committed.topic_id is None else uuid_text(committed.topic_id),
+            "lag": lag,
+            # A pending commit may come, so the check leaves the offset alone.
+            "expires_ms": None if is_pending else expires,
+            "record_offset": committed.record_offset,
+        }
+        key = group.name, place
+        if key in self._read.owners:
+            owner = self._read.owners[key]
+            row["member_id"] = None if owner is None else owner.member_id
+        if self._request.has_positions and ends is not None and lag is not None and lag > 0:
+            time_ms = self._logs.timestamp(ends, committed.offset)
+            row["record_timestamp_ms"] = time_ms
+            if time_ms is not None and ends.last_ms >= time_ms:
+                row["lag_ms"] = ends.last_ms - time_ms
+        return row
+
+    def _judged(
+        self,
+        group: DescribedGroup,
+        place: TopicPartition,
+        committed: CommittedOffset | None,
+        ends: PartitionEnds | None,
+    ) -> tuple[str, str | None]:
+        """Return the state of a position, and what is wrong in a clause; None: nothing is."""
+        topic, _ = place
+        if committed is None:
+            is_lost = place in self._read.lost.get(group.name, ())
+            text = "compaction has removed what was committed by then" if is_lost else "no offset is committed"
+            return states.UNKNOWN_THEN if is_lost else states.NOT_COMMITTED, text
+        current, stored = self._names.topic_id(topic), committed.topic_id
+        state: str = "ok"
+        detail: str | None = None
+        if stored is not None and current is not None and current != stored:
+            state = states.TOPIC_RECREATED
+            detail = f"committed of the topic with id {uuid_text(stored)}, and {topic} has id {uuid_text(current)} now"
+        elif self._names.is_deleted(topic):
+            state, detail = states.TOPIC_DELETED, f"topic {topic} was deleted"
+        elif ends is None:
+            state, detail = states.NOT_HERE, "the log is not on these disks"
+        elif committed.offset > ends.end:
+            past = committed.offset - ends.end
+            state, detail = states.PAST_END, f"{past} past the log end offset {ends.end}: {_RESET}"
+        elif committed.offset < ends.start:
+            gone = ends.start - committed.offset
+            state = states.BELOW_START
+            detail = f"{gone} offsets below the log start offset {ends.start} are gone: {_RESET}"
+        return state, detail
+
+
+def _member_row(group: DescribedGroup, number: int) -> Row:
+    member = group.members[number]
+    return {
+        "group": group.name,
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "epoch": member.epoch,
+        "assignment": {topic: list(numbers) for topic, numbers in sorted(member.assignment.items())},
+    }
