@@ -53,7 +53,7 @@ class DamagedPlace(Struct, frozen=True):
     Args:
         offset: the one that is expected there.
         hides_to: the offset before which the broker finds nothing in that segment after the place; the same as
-            `offset` where the batch alone is wrong, since the broker goes by its header.
+            `offset` where the batch alone is wrong, since the broker finds the next one by its header.
     """
 
     offset: int

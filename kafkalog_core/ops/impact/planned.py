@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.ops.planners import planner_of
-from kafkalog_core.ops.repair.apply import check_drift
+from kafkalog_core.ops.repair.apply import check_drift, replan
+from kafkalog_core.refusals import Refusal
 from kafkalog_core.storage.changing.changes import DryRunStage, pieces
 from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.storage.partition import partition_of
@@ -82,7 +83,8 @@ def planned_dir(plan: StoredPlan, jobs: int, progress: Progress) -> Iterator[Dir
             top = f"{around}/{os.path.basename(root) or 'root'}"
             sizes = _build(root, top, stage.changes, stage.kept)
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-            raise RefusedError(f"the plan has options that kafkalog {plan.command} does not have", path=root) from error
+            reason = f"the plan has options that kafkalog {plan.command} does not have"
+            raise RefusedError(Refusal(reason, (replan(plan.command_line),)), path=root) from error
         except OSError as error:
             raise StorageError(f"what the plan would write does not fit into a temporary file: {error}") from error
         changed = frozenset(change.path for change in stage.changes)
