@@ -86,8 +86,8 @@ def _parse_moment(text: str) -> Moment:
     "--export",
     type=click.Choice(("csv",)),
     help=(
-        "Write the committed offsets as kafka-consumer-groups.sh --reset-offsets --from-file takes them: group, topic, "
-        "partition, offset."
+        "Write the committed offsets as kafka-consumer-groups.sh --reset-offsets --from-file takes them: topic, "
+        "partition, offset for one --group; group, topic, partition, offset for several, or for --all-groups."
     ),
 )
 @now_option
@@ -146,7 +146,13 @@ def _history(request: GroupsRequest, output: str, report: Report) -> int:
 
 
 def _export(request: GroupsRequest, report: Report) -> int:
-    """Write a line for each committed offset; what could not be read is on stderr."""
+    """Write a line for each committed offset; what could not be read is on stderr.
+
+    With one --group, Kafka's tool first reads lines without a group, and prints a stack trace where they have one.
+    """
+    columns = (
+        ("topic", "partition", "offset") if len(request.groups) == 1 else ("group", "topic", "partition", "offset")
+    )
     stream = sys.stdout.buffer
     with watched() as progress:
         for item in groups(request, report, progress):
@@ -156,7 +162,7 @@ def _export(request: GroupsRequest, report: Report) -> int:
                 continue
             for row in item.offsets:
                 if row["offset"] is not None:
-                    fields = [csv_field(row[name]) for name in ("group", "topic", "partition", "offset")]
+                    fields = [csv_field(row[name]) for name in columns]
                     stream.write(csv_line(fields).replace(b"\r\n", b"\n"))
     end_progress()
     stream.flush()
