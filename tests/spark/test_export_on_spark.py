@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import NotFoundError, RefusedError
-from kafkalog_core.output.tables import RECORD
+from kafkalog_core.output.tables import RECORD_DECODED
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.lake.output import OutputRun
 from kafkalog_core.spark.lake.store import Store
@@ -59,7 +59,7 @@ def test_what_was_exported_is_read_back(spark: SparkSession, disk: Path, tmp_pat
         "orders-1": 100,
     }
     frame = open_export(spark, str(out))
-    assert set(frame.columns) == set(RECORD.names) - {"type"} | {"timestamp", "is_committed"}
+    assert set(frame.columns) == set(RECORD_DECODED.names) - {"type"} | {"timestamp", "is_committed"}
     assert frame.columns[:2] == ["topic", "partition"]
     counted = frame.groupBy("topic", "partition").count().collect()
     assert sorted(map(tuple, counted)) == [("007", 0, 100), ("odd", 0, 1), ("orders", 0, 100), ("orders", 1, 100)]
