@@ -117,6 +117,20 @@ def _check(row: dict[str, Any], offset: int, offsets: list[int], reading: dict[s
         assert row["remaining_records"] == sum(each >= offset for each in offsets), row
 
 
+def test_a_read_committed_group_reads_what_a_real_consumer_did(corpus: Path, tmp_path: Path) -> None:
+    """Of a log with committed, aborted and open transactions."""
+    disk = tmp_path / "disk"
+    shutil.copytree(corpus / _CASE / "base-unclean", disk)
+    write_commits(disk / "__consumer_offsets-1", [commit_record(f"at-{each}", "payments", 0, each) for each in (0, 60)])
+    targets = tuple(resolve([str(disk)]))
+    found = find_impacts(ImpactRequest(targets=targets, kafka=_SETTINGS, isolation="read_committed"))
+    rows = {each.commit.group: each.row() for each in found.impacts}
+    truth = json.loads((corpus / _CASE / "truth" / "payments-0" / "read_committed.json").read_text())
+    offsets = truth["read_committed_offsets"]
+    for offset in (0, 60):
+        assert rows[f"at-{offset}"]["remaining_records"] == sum(each >= offset for each in offsets)
+
+
 _AFTERMATH: Final = "modern/07c-aftermath-4.3.1"
 
 
