@@ -49,6 +49,7 @@ CONSUMER: Final = "consumer"
 """The protocol type of consumers."""
 OFFSET_KEYS: Final = frozenset({0, 1})
 _GROUP_KEY: Final = 2
+_LONGEST: Final = 0xFFFF
 _EPOCH_KEYS: Final = frozenset({3, 11, 17})
 """The records of groups that are not classic: their tombstones delete the group."""
 _OBSOLETE_KEYS: Final = frozenset({4})
@@ -60,8 +61,8 @@ _UNIFORM: Final = "uniform"
 
 def group_bytes(group: str) -> bytes:
     """Return what the key of every record of a group begins with, after its type: the id as a string of Kafka."""
-    name = group.encode()
-    return len(name).to_bytes(_TYPE_BYTES, "big") + name
+    name = group.encode("utf-8", "surrogateescape")  # as a shell passes bytes that are not UTF-8
+    return min(len(name), _LONGEST).to_bytes(_TYPE_BYTES, "big") + name
 
 
 class DescribedMember(Struct, frozen=True, kw_only=True):

@@ -253,6 +253,15 @@ def test_an_unknown_group_is_an_error_with_the_next_command(tmp_path: Path, opti
     assert "is billing meant?" in result.stderr
 
 
+@pytest.mark.parametrize("name", ["\udcff", "x" * 70_000, ""])
+def test_a_name_that_no_group_has(tmp_path: Path, name: str) -> None:
+    GroupLog(tmp_path).commit(1)
+    for option in ("--group", "--history"):
+        result = command(option, name, tmp_path)
+        assert result.exit_code == 3
+        assert "no record names the group" in result.stderr
+
+
 def test_disks_without_the_topic(tmp_path: Path) -> None:
     data_log(tmp_path, "t-0", 0, 3)
     result = command(tmp_path)
