@@ -210,7 +210,7 @@ _HOMES: Final = {
     "format.decode": "PayloadDamage RecordRun decode_run",
     "format.names": "FileKind",
     "kafka.sim.evidence": "ReleaseGuess infer_release",
-    "kafka.sim.logdir.segment_views": "PartitionView SegmentView",
+    "kafka.sim.start.segment_views": "PartitionView SegmentView",
     "kafka.rules.setting_requests": "SettingsRequest",
     "ops.compact.forecast": "CompactForecast CompactRequest",
     "ops.compact.compact": "compact",
