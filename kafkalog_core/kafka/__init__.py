@@ -10,6 +10,7 @@ forecast) asks this package under the release that the disk shows, or that `--ka
 - `rule_table`, `cleaner_rules`, `setting_table`: the rules and settings by name, derived from `Since`.
 - `setting_requests`: what a command line states of release and settings.
 - `append`: rolls and index entries (`LogSegment.append`). `batch_checks`: what a leader checks (`LogValidator`).
+- `offset_expiry`: when committed offsets expire. `partitioners`: the partition of a group, a transactional id, a key.
 - `producers`: producer state (`ProducerStateManager`). `producer_anomalies`: markers, and what is odd in the batches of
   a producer.
 
@@ -24,7 +25,9 @@ forecast) asks this package under the release that the disk shows, or that `--ka
 - `logfiles`: the logs of a command, and which missing offsets are a loss. `held_offsets`: those that a log holds
   elsewhere. `batch_faults`, `batch_places`: batches that a reader must not trust.
 - `read_committed`, `outcomes`, `committed_findings`: what a `read_committed` consumer gets, and how transactions ended.
-- `producer_states`, `group_offsets`, `transactions`: what a broker that loads these logs knows.
+- `producer_states`, `group_offsets`, `group_states`, `transactions`: what a broker that loads these logs knows.
+- `partition_copies`, `copies`: the copies of a partition on several disks, and which one a cluster would go on with.
+- `consumer_positions`: where a consumer of a group goes on after a change of its log.
 - `fetch`: look-ups of offsets and times through the indexes.
 - `cleaner`: compaction (`Cleaner`, `LogCleanerManager`). Its docstring follows a tombstone.
 - `retention`: deletion by time, size and log start offset (`UnifiedLog.deleteOldSegments`).

@@ -24,6 +24,7 @@ FOREIGN = {
     *("log.flush.start.offset.checkpoint.interval.ms", "spark.deploy.maxExecutorRetries"),
     "state.change.logger",
     "io.cache",
+    *("kafka.producer.DefaultPartitioner", "kafka.utils.Utils.abs"),
 }
 """Settings and files of Kafka, of Spark and of systems, and a field of a kernel."""
 LIBRARIES = {*sys.stdlib_module_names, "click", "cramjam", "org", "rich"}

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import KafkalogError, LockedError, NotFoundError, RefusedError, StorageError
-from kafkalog_core.spark.lake import parquet, runs
+from kafkalog_core.spark.lake import parquet, run_signs
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.notebook import Disks
 from kafkalog_core.spark.source.sql import open_export, open_export_findings
@@ -172,19 +172,19 @@ def test_two_at_once(disk: Path, out: Path) -> None:
 
 def test_two_that_begin_at_the_same_time(disk: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sees the sign of the other: at most one goes on."""
-    entered = runs.LiveRun.__enter__
+    entered = run_signs.LiveRun.__enter__
     said: list[str] = []
 
-    def enter(self: runs.LiveRun) -> runs.LiveRun:
+    def enter(self: run_signs.LiveRun) -> run_signs.LiveRun:
         result = entered(self)
-        monkeypatch.setattr(runs.LiveRun, "__enter__", entered)
+        monkeypatch.setattr(run_signs.LiveRun, "__enter__", entered)
         try:
             run(out, disk)
         except LockedError as error:
             said.append(str(error))
         return result
 
-    monkeypatch.setattr(runs.LiveRun, "__enter__", enter)
+    monkeypatch.setattr(run_signs.LiveRun, "__enter__", enter)
     run(out, disk)
     assert len(said) == 1
     assert offsets(out) == ALL

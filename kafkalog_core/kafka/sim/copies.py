@@ -12,6 +12,7 @@ from kafkalog_core.kafka.sim.logdir.bounds import log_bounds, read_extent
 from kafkalog_core.kafka.sim.logdir.leader_epochs import read_epoch_file
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.sim.partition_copies import copy_rank
+from kafkalog_core.storage.access import denial
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, field
@@ -120,7 +121,8 @@ def read_log_copy(place: CopyPlace, release: Release) -> LogCopy:
     extent = read_extent(partition)
     bases = [segment.base_offset for segment in partition.segments if segment.log is not None]
     if extent is None and bases:
-        raise StorageError("its last segment cannot be read", path=partition.path)
+        last = next(segment.log for segment in reversed(partition.segments) if segment.log is not None)
+        raise denial(last.path) or StorageError("its last segment cannot be read", path=partition.path)
     end = 0 if extent is None else extent.end
     bounds = log_bounds(bases[0] if bases else None, place.context, rules_of(release), end_offset=end)
     epochs = read_epoch_file(partition.path)

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CopyState",
     "CopyTask",
-    "DamagedPlace",
     "EndedTransaction",
+    "MarkerDamage",
     "OpenTransaction",
     "damage_in",
     "rank_of",
@@ -126,7 +126,7 @@ class EndedTransaction(Struct, frozen=True, kw_only=True):
     is_listed: bool
 
 
-class DamagedPlace(Struct, frozen=True):
+class MarkerDamage(Struct, frozen=True):
     """Damage in a log that may hide a marker."""
 
     path: str
@@ -164,7 +164,7 @@ class CopyState(Struct, frozen=True, kw_only=True):
     ended: tuple[EndedTransaction, ...] = ()
     aborted: dict[int, int] = field(default_factory=dict)
     producer_ids: frozenset[int] = frozenset()
-    damage: tuple[DamagedPlace, ...] = ()
+    damage: tuple[MarkerDamage, ...] = ()
     forgets: bool = False
     findings: tuple[Finding, ...] = ()
 
@@ -178,7 +178,7 @@ def tail_bytes(path: str, *, is_whole: bool) -> int:
     return sum(sizes) if is_whole else sum(sizes[-1:])
 
 
-def damage_in(path: str, options: ScanOptions) -> Iterator[DamagedPlace]:
+def damage_in(path: str, options: ScanOptions) -> Iterator[MarkerDamage]:
     """Yield the damage in the logs of a partition, without a torn append at the end. Raises StorageError."""
     for segment in read_partition(path).segments:
         if segment.log is None:
@@ -186,7 +186,7 @@ def damage_in(path: str, options: ScanOptions) -> Iterator[DamagedPlace]:
         with Source.open(segment.log.path) as source:
             for item in scan(source, base_offset=segment.base_offset, options=options):
                 if isinstance(item, Damage) and not item.is_plain_tail:
-                    yield DamagedPlace(segment.log.path, item)
+                    yield MarkerDamage(segment.log.path, item)
 
 
 def rank_of(path: str, context: PartitionContext) -> tuple[int, int, int]:
@@ -217,13 +217,13 @@ def _unread(task: CopyTask, error: StorageError) -> Finding:
 
 def _read(task: CopyTask, partition: Partition, state: CopyState) -> CopyState:
     start, end = _bounds(partition, task.context)
-    damage: list[DamagedPlace] = []
+    damage: list[MarkerDamage] = []
     states = read_producer_states(
         partition,
         task.options,
         log_start_offset=start,
         end_offset=end,
-        on_damage=lambda path, each: damage.append(DamagedPlace(path, each)),
+        on_damage=lambda path, each: damage.append(MarkerDamage(path, each)),
     )
     firsts = {each.producer_id: each.first_offset for each in states.open_transactions()}
     certain = firsts if not damage else _certain(task, partition, start)

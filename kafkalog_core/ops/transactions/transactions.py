@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.ops.transactions.coordinator import Coordinators
-    from kafkalog_core.ops.transactions.open_transactions import CopyState, DamagedPlace, OpenTransaction
+    from kafkalog_core.ops.transactions.open_transactions import CopyState, MarkerDamage, OpenTransaction
     from kafkalog_core.progress import Progress
     from kafkalog_core.topics.transactions import TransactionValue
 
@@ -469,7 +469,7 @@ def _state_damage_rows(known: Coordinators, max_batch_bytes: int) -> Iterator[Ro
                 yield _damage_row(TRANSACTIONS_TOPIC, number, each)
 
 
-def _damage_row(topic: str, partition: int, each: DamagedPlace) -> Row:
+def _damage_row(topic: str, partition: int, each: MarkerDamage) -> Row:
     return {
         "topic": topic,
         "partition": partition,
