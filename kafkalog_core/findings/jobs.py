@@ -247,6 +247,7 @@ GROUPS: Final = {
     "groups.unread": FindingType(
         "error",
         "A part of this log cannot be read, so commits and members of groups may be missing: {problem}.",
+        "Depends on the damage: kafkalog verify simulates the next start.",
         cure=(
             "Read another replica's copy as well: name its log directory too, and the better copy is used. "
             f"To see all damage: {VERIFY.partition(' {')[0]}."
@@ -260,6 +261,8 @@ GROUPS: Final = {
     "groups.undecoded": FindingType(
         "warning",
         "Records of groups that cannot be decoded do not count: {records}, {problem}.",
+        "A group coordinator of 4.x skips records of an unknown type, and loads nothing of the partition if the value "
+        "of a known type does not decode.",
         cure=(
             "A later release of Kafka may have written them. To see the bytes: kafkalog dump --records --topic "
             "__consumer_offsets."
