@@ -166,7 +166,7 @@ def test_what_has_not_changed_is_not_read_and_nothing_is_written(held: Catalog, 
 def test_large_partitions_are_read_in_pieces(tmp_path: Path, kafka: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "SHARED_PARTITION_BYTES", 0)
     monkeypatch.setattr(work, "SHARED_PARTITION_BYTES", 0)
-    monkeypatch.setattr(engine, "_ALONE_PIECES", 1)
+    monkeypatch.setattr(engine, "_ALONE_WORK", 1)
     made = Catalog(tmp_path / "catalog", kafka)
     assert made.run(Inline()) == (log_bytes(kafka, "*.log*"), 0, [])
     made.assert_right()
