@@ -10,23 +10,23 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.running import cores, early_end, watched, write_results
 from kafkalog_cli.options import common
-from kafkalog_cli.options.common import option_type, resolve_readable
+from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.coordinators import group_options, groups_request
 from kafkalog_cli.options.kafka import kafka_start_options, now_option
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.writers import GROUPS, RowSettings, open_results, open_writer
-from kafkalog_core.engine import quantities
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.selection import Selection
-from kafkalog_core.kafka.sim.group_states import Moment
 from kafkalog_core.ops.groups.groups import groups
 from kafkalog_core.ops.groups.history import group_events
-from kafkalog_core.ops.groups.request import GroupResult, GroupsRequest
+from kafkalog_core.ops.groups.request import GroupResult
 from kafkalog_core.output import tables
 from kafkalog_core.text import csv_field, csv_line
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+    from kafkalog_core.ops.groups.request import GroupsRequest
 
 __all__ = ["groups_command"]
 
@@ -39,44 +39,11 @@ EXAMPLES: Final = (
         "The offsets for kafka-consumer-groups.sh --reset-offsets --from-file",
     ),
 )
-_TIME_DIGITS: Final = 12
-"""A number with at least as many digits is a time in milliseconds, as for other options."""
-
-
-@option_type
-def _parse_moment(text: str) -> Moment:
-    """Return the end of what is replayed: a time, or the offset of the last record."""
-    if text.isascii() and text.isdigit() and len(text) < _TIME_DIGITS:
-        return Moment(end_offset=int(text) + 1)
-    return Moment(until_ms=quantities.parse_time_ms(text))
 
 
 @click.command(name="groups", cls=Command, own=("--topic",), examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
-@click.option(
-    "--group",
-    "names",
-    metavar="ID",
-    multiple=True,
-    help="Show this group with its members, and each partition with offset, lag and what is wrong. Repeatable.",
-)
-@click.option(
-    "--topic",
-    "topics",
-    metavar="GLOB",
-    multiple=True,
-    help="Only offsets of topics whose name matches GLOB (* ? [...]). Repeatable: any of them.",
-)
-@click.option(
-    "--at",
-    type=_parse_moment,
-    metavar="TIME|OFFSET",
-    help=(
-        "As it was at a time (ISO 8601, UTC unless a zone is given, or milliseconds since 1970, 12 digits and more), "
-        "or after the record at this offset of the partition of __consumer_offsets. Only what compaction has left is "
-        "known."
-    ),
-)
+@group_options
 @click.option(
     "--history",
     metavar="ID",
@@ -115,16 +82,13 @@ def groups_command(paths: tuple[str, ...], now_ms: int, request: SettingsRequest
     report = Report()
     names = (given["history"],) if given["history"] is not None else tuple(dict.fromkeys(given["names"]))
     output = given["output"]
-    asked = GroupsRequest(
-        targets=resolve_readable(paths, Selection(), report),
-        groups=names,
-        topics=given["topics"],
-        moment=given["at"] or Moment(),
-        now_ms=now_ms,
-        kafka=request,
-        has_positions=bool(names or given["export"]) or output != "table",
+    asked = groups_request(
+        resolve_readable(paths, Selection(), report),
+        now_ms,
+        request,
+        given | {"names": names},
+        has_positions=bool(given["export"]) or output != "table",
         jobs=given["jobs"] or cores(),
-        max_batch_bytes=given["max_batch_bytes"],
     )
     if given["export"] is not None:
         return _export(asked, report)

@@ -10,11 +10,11 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.running import cores, watched, write_results
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.coordinators import transaction_options, transactions_request
 from kafkalog_cli.options.kafka import kafka_option, now_option
 from kafkalog_cli.render.writers import TRANSACTIONS, open_results
 from kafkalog_core.engine.report import Report
-from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.ops.transactions.transactions import TransactionsRequest, transactions
+from kafkalog_core.ops.transactions.transactions import transactions
 
 if TYPE_CHECKING:
     from kafkalog_core.engine.selection import Selection
@@ -37,30 +37,7 @@ EXAMPLES = (
 
 @click.command(name="transactions", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
-@click.option(
-    "--producer",
-    "producer_ids",
-    type=click.IntRange(min=0, max=MAX_INT64),
-    metavar="ID",
-    multiple=True,
-    help=(
-        "Only the transactions of this producer id, with those that have ended; the logs are read as a whole. "
-        "Repeatable."
-    ),
-)
-@click.option(
-    "--transactional-id",
-    "transactional_ids",
-    metavar="ID",
-    multiple=True,
-    help="Only the transactions of this transactional id, likewise. Repeatable.",
-)
-@click.option(
-    "--all",
-    "shows_all",
-    is_flag=True,
-    help="Also show the transactional ids without an open transaction, and each open transaction in each log.",
-)
+@transaction_options
 @common.selection_options
 @kafka_option
 @now_option
@@ -82,15 +59,8 @@ def transactions_command(
     undecided. A log is read from its newest producer snapshot on.
     """
     report = Report()
-    asked = TransactionsRequest(
-        targets=resolve_readable(paths, selection, report),
-        now_ms=now_ms,
-        producer_ids=frozenset(given["producer_ids"]),
-        transactional_ids=frozenset(given["transactional_ids"]),
-        kafka=given["kafka"],
-        jobs=given["jobs"] or cores(),
-        max_batch_bytes=given["max_batch_bytes"],
-    )
+    targets = resolve_readable(paths, selection, report)
+    asked = transactions_request(targets, now_ms, given, jobs=given["jobs"] or cores())
     writer = open_results(TRANSACTIONS, given["output"], shows_all=shows_all)
     with watched() as progress:
         return write_results(writer, transactions(asked, report, progress), report)

@@ -1,7 +1,8 @@
 """The jobs `retain` and `compact` on Spark: the commands' own engines, with executors as workers.
 
-The jobs `verify` and `replicas` need nothing of their own: their engines take `SparkWorkers` as they are. The driver
-lists the directories, reads the small files and compares partitions and disks, so it must see all disks too.
+The jobs `verify`, `replicas`, `groups` and `transactions` need nothing of their own: their engines take `SparkWorkers`
+as they are. The driver lists the directories, reads the small files and compares partitions and disks, so it must see
+all disks too.
 """
 
 from __future__ import annotations

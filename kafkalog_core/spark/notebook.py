@@ -262,6 +262,57 @@ class Disks:
         items = replicas(work, report, self._progress, self._workers())
         return Result(self._spark, (chunk for item in items for chunk in rows_of(item)), report)
 
+    def groups(
+        self, *names: str, at_ms: int | None = None, settings: SettingsRequest | None = None, now_ms: int | None = None
+    ) -> Result:
+        """Return the groups of these disks: `group`, `group_member` and `group_offset` rows.
+
+        Of the selection, only `topics` counts: it limits the offsets.
+
+        Args:
+            names: of groups; none: all groups.
+            at_ms: as it was at this time, in ms since 1970; None: at the end.
+            settings: see `retain`.
+            now_ms: the time by which offsets expire, in ms since 1970; None: now.
+        """
+        from kafkalog_core.kafka.sim.group_states import Moment  # noqa: PLC0415
+        from kafkalog_core.ops.groups.groups import groups  # noqa: PLC0415
+        from kafkalog_core.ops.groups.request import GroupsRequest, rows_of  # noqa: PLC0415
+
+        report = Report()
+        request = GroupsRequest(
+            targets=tuple(resolve(self._paths)),
+            groups=names,
+            topics=self._selection.topics,
+            moment=Moment() if at_ms is None else Moment(until_ms=at_ms),
+            now_ms=_now(now_ms),
+            kafka=settings or SettingsRequest(),
+        )
+        items = groups(request, report, self._progress, workers=self._workers())
+        return Result(self._spark, (chunk for item in items for chunk in rows_of(item)), report)
+
+    def transactions(
+        self, *transactional_ids: str, producer_ids: Iterable[int] = (), now_ms: int | None = None
+    ) -> Result:
+        """Return the open transactions: `transaction`, `transaction_part` and `stable_offset` rows.
+
+        Args:
+            transactional_ids: only the transactions of these, with those that have ended; none: all that are open.
+            producer_ids: only those of these producers, likewise.
+            now_ms: the time by which a transaction has timed out, in ms since 1970; None: now.
+        """
+        from kafkalog_core.ops.transactions.transactions import TransactionsRequest, transactions  # noqa: PLC0415
+
+        report = Report()
+        request = TransactionsRequest(
+            targets=self._targets(),
+            now_ms=_now(now_ms),
+            producer_ids=frozenset(producer_ids),
+            transactional_ids=frozenset(transactional_ids),
+        )
+        items = transactions(request, report, self._progress, workers=self._workers())
+        return Result(self._spark, (chunk for item in items for chunk in item.chunks()), report)
+
     # --- shared -------------------------------------------------------------------------------------------------------
     def _targets(self) -> tuple[Target, ...]:
         return tuple(resolve(self._paths, self._selection))

@@ -181,6 +181,7 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
     ),
     "spark compact": (Case("--now {now} --master local[2] {kafka}"),),
     "spark export": (Case("--to {new} --master local[2] {kafka}", 4, last="."),),
+    "spark groups": (Case("--now {now} --master local[2] {kafka}"),),
     "spark pack": (Case("--without-pyarrow {new}.tar.gz", last="MB", prose=True),),
     "spark replicas": (Case("--master local[2] {kafka} {other}", 4),),
     "spark retain": (Case("--now {now} --master local[2] {kafka}"),),
@@ -188,6 +189,7 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--master local[2] SELECT_*_FROM_records {kafka}/customers-0", last=r"^\d+ rows?$"),
         Case("--master local[2] SELECT_*_FROM_batches {kafka}/customers-0", last=r"^\d+ rows?$"),
     ),
+    "spark transactions": (Case("--now {now} --master local[2] {kafka} {other}"),),
     "spark verify": (Case("--master local[2] {kafka}", 4),),
 }
 

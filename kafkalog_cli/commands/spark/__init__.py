@@ -19,6 +19,10 @@ JOBS: Final = {
         "kafkalog_cli.commands.spark.export:export_command",
         "Export records to a Delta table; each run continues after the last one.",
     ),
+    "groups": (
+        "kafkalog_cli.commands.spark.groups:groups_command",
+        "Show the groups of a whole cluster: state, members, offsets and lag.",
+    ),
     "pack": (
         "kafkalog_cli.commands.spark.pack:pack_command",
         "Pack kafkalog for the executors of a cluster.",
@@ -30,6 +34,10 @@ JOBS: Final = {
     "sql": (
         "kafkalog_cli.commands.spark.sql:sql_command",
         "Query records, batches, segments and findings with SQL.",
+    ),
+    "transactions": (
+        "kafkalog_cli.commands.spark.transactions:transactions_command",
+        "Show the open transactions of a whole cluster, and what they hold back.",
     ),
     "verify": (
         "kafkalog_cli.commands.spark.verify:verify_command",

@@ -29,6 +29,7 @@ from kafkalog_core.text import duration, first_of, moment, names_near
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
+    from kafkalog_core.engine.pool import Workers
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.copies import CopiesOnDisk
@@ -85,19 +86,26 @@ def clock_of(request: GroupsRequest, disks: CopiesOnDisk) -> Clock:
 
 
 def groups(
-    request: GroupsRequest, report: Report, progress: Progress = NO_PROGRESS
+    request: GroupsRequest, report: Report, progress: Progress = NO_PROGRESS, *, workers: Workers | None = None
 ) -> Generator[GroupBasis | GroupResult, None, None]:
-    """Yield what the answer depends on, then each group by its name.
+    """Yield each group by its name, then what the answer depends on.
+
+    Args:
+        request: what to look for.
+        report: counts what was read and every row.
+        progress: shows the bytes that are read, except by `workers`.
+        workers: they read the logs of `__consumer_offsets`; None: this process does, and as many others as the request
+            has jobs.
 
     Raises SelectionError, also for a group that is not there, StorageError, SettingError and WorkerLostError.
     """
     disks = copies_on_disk(request.targets)
     clock, names = clock_of(request, disks), TopicsOfDisks(disks)
-    read = read_groups(request, disks, names, clock.release, report, progress)
+    read = read_groups(request, disks, names, clock.release, report, progress, workers)
     known = read.states.names()
     unknown = [name for name in request.groups if name not in known and name not in read.states.deleted]
     if unknown:
-        raise unknown_groups(request, unknown, disks, names, clock.release)
+        raise unknown_groups(request, unknown, disks, names, clock.release, workers)
     chosen = list(request.groups) or known
     with LogsOfGroups(disks, clock.release, request.until_ms) as logs:
         table = _Table(request, read, clock, names, logs)
@@ -127,10 +135,16 @@ def _asked(request: GroupsRequest, read: ReadGroups) -> Iterator[str]:
 
 
 def unknown_groups(
-    request: GroupsRequest, names: Iterable[str], disks: CopiesOnDisk, topics: TopicsOfDisks, release: Release
+    request: GroupsRequest,
+    names: Iterable[str],
+    disks: CopiesOnDisk,
+    topics: TopicsOfDisks,
+    release: Release,
+    workers: Workers | None = None,
 ) -> SelectionError:
     """Return the error for groups that no record names, with the groups that may be meant: all logs are read again."""
-    known = read_groups(replace(request, groups=()), disks, topics, release, Report(), NO_PROGRESS).states.names()
+    everything = replace(request, groups=())
+    known = read_groups(everything, disks, topics, release, Report(), NO_PROGRESS, workers).states.names()
     texts = []
     for name in names:
         near = names_near(name, known)

@@ -24,6 +24,7 @@ from kafkalog_core.topics.group_states import GroupStates, group_bytes, owner_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog_core.engine.pool import Workers
     from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import TopicPartition
@@ -142,8 +143,12 @@ def read_groups(
     release: Release,
     report: Report,
     progress: Progress,
+    workers: Workers | None = None,
 ) -> ReadGroups:
-    """Read the logs, and replay them. Raises SelectionError, StorageError and WorkerLostError."""
+    """Read the logs, by workers if they are given, and replay them.
+
+    Raises SelectionError, StorageError and WorkerLostError.
+    """
     logs, notes, findings = group_logs(disks, release, request.max_batch_bytes)
     _check_moment(request, logs)
     result = ReadGroups(notes=notes, findings=findings)
@@ -152,7 +157,10 @@ def read_groups(
     report.expect(partitions=len(logs), files=sum(len(log.parts) for log in logs), size_bytes=size_bytes)
     groups = tuple(group_bytes(name) for name in request.groups) or None
     pieces = [(part, request.moment, groups, request.max_batch_bytes) for log in logs for part in log.parts]
-    results = run_all(read_part, pieces, request.jobs, size_bytes, progress)
+    if workers is None:
+        results = run_all(read_part, pieces, request.jobs, size_bytes, progress)
+    else:
+        results = workers.map(read_part, pieces)
     for log in logs:
         records = joined(islice(results, len(log.parts)))
         _count(records, log, report)
