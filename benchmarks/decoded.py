@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 # --- the log ----------------------------------------------------------------------------------------------------------
 def commit_log(directory: Path, records: int, keys: int) -> Path:
-    """Return the partition with so many commits of so many keys; it is written if it is not there."""
+    """Return the partition with the commits, which is written if it does not exist."""
     place = directory / f"commits-{records}-{keys}" / f"{_TOPIC}-0"
     if not place.exists():
         _write(place, records, keys)

@@ -52,7 +52,7 @@ Row = dict[str, object]
 
 _WHY_NOT: Final = {"not-compacted": "not compacted", "cleaner-off": "the cleaner is off"}
 _NAMED_PATHS: Final = 5
-"""So many partitions are in the command about their transactions."""
+"""The most partitions in the command about their transactions."""
 _HOLDERS: Final = {
     "active-segment": "only the active segment is dirty",
     "open-transaction": "an open transaction holds the cleaner back",

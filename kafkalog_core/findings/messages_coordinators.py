@@ -131,8 +131,8 @@ COORDINATORS: Final = (
         ),
         "A consumer is at an offset that the log of {partition} does not have.",
         "The log was truncated below this offset, or retention deleted the records before the consumer read them.",
-        "Answers the fetch with OFFSET_OUT_OF_RANGE. The consumer goes where auto.offset.reset says, or stops with an "
-        "error if that is none.",
+        "Answers the fetch with OFFSET_OUT_OF_RANGE. The consumer resets to what auto.offset.reset says, or stops with "
+        "an error if that is none.",
         "Compare the committed offsets with the logs before the consumer commits a new one.",
         (),
         (_GROUPS, _IMPACT),
