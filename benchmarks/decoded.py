@@ -46,17 +46,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, value in machine.description().items():
         print(f"{name}: {value}")
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
-        place = Path(options.dir or scratch) / f"commits-{options.records}-{options.keys}" / f"{_TOPIC}-0"
-        if not place.exists():
-            _write(place, options.records, options.keys)
+        place = commit_log(Path(options.dir or scratch), options.records, options.keys)
         size_bytes = sum(file.stat().st_size for file in place.iterdir())
         print(f"{options.records} commits of {options.keys} keys, {size_bytes / 1e6:.0f} MB")
-        print(f"{'':<28} {'records/s':>12} {'best':>12} {'of processor':>13} {'peak MB':>8}")
+        print_heading()
         _measure_decoders(options)
         _measure_dumps(options, str(place))
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
+def commit_log(directory: Path, records: int, keys: int) -> Path:
+    """Return the partition with the commits, which is written if it does not exist."""
+    place = directory / f"commits-{records}-{keys}" / f"{_TOPIC}-0"
+    if not place.exists():
+        _write(place, records, keys)
+    return place
+
+
 def _write(place: Path, records: int, keys: int) -> None:
     place.mkdir(parents=True)
     data, base_offset, offset = bytearray(), 0, 0
@@ -99,26 +105,37 @@ def _keys(count: int) -> Iterator[bytes]:
 
 
 # --- in this process --------------------------------------------------------------------------------------------------
-def _measure_decoders(options: argparse.Namespace) -> None:
-    sample = [(bytes(each.key or b""), bytes(each.value or b"")) for each in _commits(_SAMPLE, options.keys)]
-    known = sample[:1000] * (_SAMPLE // 1000)
-    new = [(key, sample[number][1]) for number, key in enumerate(_keys(_SAMPLE))]
+def measure_codec(keys: int, turns: int) -> None:
+    """Print how fast keys and values of commits become Python objects."""
+    sample = _sample(keys)
     key_of, value_of = codec("OffsetCommitKey", 0).decode_whole, codec("OffsetCommitValue", 4).decode_whole
-    decode = text_decoder_of(_TOPIC)
 
     def codec_alone() -> None:
         for key, value in sample:
             key_of(memoryview(key)[2:])
             value_of(memoryview(value)[2:])
 
+    print_passes("codec alone", _SAMPLE, [_seconds(codec_alone) for _ in range(turns)])
+
+
+def _sample(keys: int) -> list[tuple[bytes, bytes]]:
+    return [(bytes(each.key or b""), bytes(each.value or b"")) for each in _commits(_SAMPLE, keys)]
+
+
+def _measure_decoders(options: argparse.Namespace) -> None:
+    sample = _sample(options.keys)
+    known = sample[:1000] * (_SAMPLE // 1000)
+    new = [(key, sample[number][1]) for number, key in enumerate(_keys(_SAMPLE))]
+    decode = text_decoder_of(_TOPIC)
+
     def decoded(records: Sequence[tuple[bytes, bytes]]) -> None:
         for key, value in records:
             if decode is None or decode(key, value).value is None:
                 raise SystemExit("a commit does not decode")
 
-    _print("codec alone", _SAMPLE, [_seconds(codec_alone) for _ in range(options.turns)])
-    _print("to JSON, keys known", _SAMPLE, [_seconds(lambda: decoded(known)) for _ in range(options.turns)])
-    _print("to JSON, keys new", _SAMPLE, [_seconds(lambda: decoded(new)) for _ in range(options.turns)])
+    measure_codec(options.keys, options.turns)
+    print_passes("to JSON, keys known", _SAMPLE, [_seconds(lambda: decoded(known)) for _ in range(options.turns)])
+    print_passes("to JSON, keys new", _SAMPLE, [_seconds(lambda: decoded(new)) for _ in range(options.turns)])
 
 
 def _seconds(work: Callable[[], None]) -> machine.ProcessPass:
@@ -138,13 +155,19 @@ def _measure_dumps(options: argparse.Namespace, path: str) -> None:
                 done = machine.dump_process(path, *_DUMP, "--decode", decode, "--jobs", jobs)
                 passes.setdefault(f"dump --decode {decode} --jobs {jobs}", []).append(done)
     for name, some in passes.items():
-        _print(name, options.records, some)
+        print_passes(name, options.records, some)
 
 
-def _print(name: str, records: int, passes: Sequence[machine.ProcessPass]) -> None:
+def print_heading() -> None:
+    """Print the titles of the columns."""
+    print(f"{'':<28} {'records/s':>12} {'best':>12} {'of processor':>13} {'peak MB':>8}")
+
+
+def print_passes(name: str, records: int, passes: Sequence[machine.ProcessPass]) -> None:
+    """Print the figures of some turns of one measure."""
     wall, cpu = [one.seconds for one in passes], median(one.cpu_seconds for one in passes)
     peak = max(one.peak_rss_bytes for one in passes)
-    # The time of the processes that a dump starts is not among its own
+    # The time of the processes that a process starts is not among its own
     of_processor = f"{records / cpu:13,.0f}" if name.endswith("--jobs 1") or not peak else f"{'-':>13}"
     rates = f"{records / median(wall):12,.0f} {records / min(wall):12,.0f} {of_processor}"
     print(f"{name:<28} {rates} {peak / 1e6:8.0f}" if peak else f"{name:<28} {rates}", flush=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 from kafkalog_core.structs import Struct
 
-__all__ = ["ProcessPass", "compact_process", "description", "dump_process", "verify_process"]
+__all__ = ["ProcessPass", "compact_process", "description", "dump_process", "groups_process", "verify_process"]
 
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _PACKAGES: Final = ("crc32c", "isal", "lz4", "msgspec", "python-snappy", "zstandard", "Cython", "aiokafka", "cramjam")
@@ -53,6 +53,11 @@ def verify_process(path: str, *options: str) -> ProcessPass:
 def compact_process(path: str, *options: str) -> ProcessPass:
     """`kafkalog compact` as a process of its own."""
     return _process("compact", *options, path)
+
+
+def groups_process(path: str, *options: str) -> ProcessPass:
+    """`kafkalog groups` as a process of its own."""
+    return _process("groups", *options, path)
 
 
 def _process(*arguments: str) -> ProcessPass:

@@ -35,6 +35,7 @@ from kafkalog_cli.render.grid import (
     word_column,
 )
 from kafkalog_cli.render.summary import INDENT, wrapped_texts
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.compact.forecast import CompactForecast
 from kafkalog_core.ops.repair.held_options import held_note
@@ -50,6 +51,8 @@ __all__ = ["CompactTable", "share"]
 Row = dict[str, object]
 
 _WHY_NOT: Final = {"not-compacted": "not compacted", "cleaner-off": "the cleaner is off"}
+_NAMED_PATHS: Final = 5
+"""The most partitions in the command about their transactions."""
 _HOLDERS: Final = {
     "active-segment": "only the active segment is dirty",
     "open-transaction": "an open transaction holds the cleaner back",
@@ -141,13 +144,21 @@ def _after(forecast: CompactForecast) -> str:
     open_one = forecast.held_by
     if open_one is None:
         return ""
-    text = f"{open_one.sentence}; the cleaner waits for its end (kafka-transactions.sh finds and aborts such ones)."
+    text = f"{open_one.sentence}; the cleaner waits for its end."
     if open_one.bytes_after is None:
         return text
     before = number(forecast.partition, "bytes_before")
     saved = before - open_one.bytes_after
     saves = f"would save {_of_total(saved, before)}" if saved > 0 else "would save nothing"
     return f"{text} Once it has committed, a clean {saves}."
+
+
+def _transaction_commands(forecasts: Sequence[CompactForecast]) -> tuple[str, ...]:
+    """Return the command that shows who ends the transactions that hold the cleaner back; empty if there are none."""
+    paths = [str(each.partition["path"]) for each in forecasts if each.held_by is not None]
+    if not paths:
+        return ()
+    return (shell_line(["kafkalog", "transactions", *paths[:_NAMED_PATHS]]),)
 
 
 def saved_bytes(row: Mapping[str, object]) -> int:
@@ -439,6 +450,7 @@ class CompactTable(AnswerTable[CompactForecast]):
             verdict=verdict,
             style=style,
             below=(held_note(held),) if held else (),
+            commands=_transaction_commands(self._forecasts),
             lines=() if is_said else tuple(map(line_of, sorted(shown, key=_weight))),
             rest="" if is_said else counted_rest(rest, "with nothing to clean", others=bool(shown)),
         )

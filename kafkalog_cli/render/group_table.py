@@ -19,7 +19,7 @@ from kafkalog_cli.render.grid import (
 from kafkalog_cli.render.summary import SummaryTable, closed, sentence_texts
 from kafkalog_core.command_lines import shell_line
 from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
-from kafkalog_core.text import count_of, duration, first_of
+from kafkalog_core.text import count_of, duration, first_of, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,6 +116,7 @@ class GroupTable(SummaryTable["GroupBasis | GroupResult"]):
         self._paths = tuple(paths)
         self._results: list[GroupResult] = []
         self._notes: tuple[str, ...] = ()
+        self._known_from_ms: int | None = None
 
     def write(self, item: GroupBasis | GroupResult) -> None:
         """Keep a group, and at the end what the answer depends on."""
@@ -123,6 +124,7 @@ class GroupTable(SummaryTable["GroupBasis | GroupResult"]):
             self._results.append(item)
             return
         self._notes = item.notes
+        self._known_from_ms = item.known_from_ms
         self.add_findings(finding.row() for finding in item.findings)
 
     def body(self, summary: Mapping[str, object]) -> list[Text]:
@@ -130,9 +132,12 @@ class GroupTable(SummaryTable["GroupBasis | GroupResult"]):
         del summary
         rows = [each.group for each in self._results]
         if not self._named:
-            lines = sentence_texts(closed(_verdict(rows)), self.width, "bold")
+            lines = sentence_texts(closed(_verdict(rows, self._known_from_ms)), self.width, "bold")
             shown = sorted(rows, key=_weight)
             lines += table_lines(_GROUPS, shown, self.width, noun="group", most=SHOWN_GROUPS, style_of=_style)
+            if not rows and self._known_from_ms is not None:
+                line = shell_line(["kafkalog", "groups", "--at", moment(self._known_from_ms), *self._paths])
+                lines += [Text(), Text(f"the first known state: {line}", "bold")]
             if rows:
                 line = shell_line(["kafkalog", "groups", "--group", str(shown[0]["group"]), *self._paths])
                 lines += [Text(), Text(f"members and offsets of one group: {line}", "bold")]
@@ -162,8 +167,13 @@ class GroupTable(SummaryTable["GroupBasis | GroupResult"]):
         return lines
 
 
-def _verdict(rows: Sequence[Row]) -> str:
-    """Return the answer about all groups."""
+def _verdict(rows: Sequence[Row], known_from_ms: int | None) -> str:
+    """Return the answer about all groups.
+
+    known_from_ms: as in `GroupBasis`.
+    """
+    if not rows and known_from_ms is not None:
+        return f"NOTHING IS KNOWN OF THAT MOMENT: the first record in these logs is of {moment(known_from_ms)}"
     if not rows:
         return "NO GROUPS: no record of a group is in these logs"
     counts = Counter(str(row["state"]) for row in rows)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.findings.kinds import BrokerMessage
+from kafkalog_core.findings.messages_coordinators import COORDINATORS
 from kafkalog_core.findings.messages_directories import DIRECTORIES
 from kafkalog_core.findings.messages_replication import REPLICATION
 from kafkalog_core.findings.messages_start import FILES, RECOVERY
@@ -118,6 +119,7 @@ RUNNING: Final = (
         "Refuses the append. Nothing on the disk changes.",
         _TXN,
         ("txn.open",),
+        ("kafkalog transactions {log_dir}", "kafkalog verify {place}"),
     ),
     BrokerMessage(
         "broker.producer-fenced",
@@ -415,7 +417,8 @@ RUNNING: Final = (
         "The partition is not online here, or its records cannot be read.",
         "Has no coordinator for the groups or transactions of that partition.",
         "Look for errors about this partition in the lines before.",
-        (),
+        ("groups.unread", "groups.undecoded"),
+        ("kafkalog groups {log_dir}", "kafkalog dump --records {place}", "kafkalog verify {place}"),
     ),
     BrokerMessage(
         "broker.coordinator-write-failed",
@@ -517,6 +520,15 @@ ELSEWHERE: Final = (
 
 BROKER_MESSAGES: Final = {
     message.name: message
-    for message in (_FILE_OF_SETTINGS, *RECOVERY, *FILES, *DIRECTORIES, *REPLICATION, *RUNNING, *ELSEWHERE)
+    for message in (
+        _FILE_OF_SETTINGS,
+        *RECOVERY,
+        *FILES,
+        *DIRECTORIES,
+        *REPLICATION,
+        *COORDINATORS,
+        *RUNNING,
+        *ELSEWHERE,
+    )
 }
 """By name, in the order in which they are tried."""

@@ -109,8 +109,8 @@ def test_one_that_is_stuck_says_what_holds_it_back(shown) -> None:
             ),
             (
                 "The transaction of transactional id payer, producer id 4, is open since offset 101 "
-                "(2023-11-14T22:13:20.000Z); the cleaner waits for its end (kafka-transactions.sh finds and aborts "
-                "such ones). Once it has committed, a clean would save 35.2 KiB of 43.9 KiB (80 %)."
+                "(2023-11-14T22:13:20.000Z); the cleaner waits for its end. "
+                "Once it has committed, a clean would save 35.2 KiB of 43.9 KiB (80 %)."
             ),
         ),
         (
@@ -123,6 +123,11 @@ def test_the_transaction_that_holds_the_cleaner_back(shown, held_by: HoldingTran
     text = flat(shown(replace(rows.STUCK, held_by=held_by)))
     assert sentence in text
     assert ("Once it has committed" in text) == (held_by.bytes_after is not None)
+    assert f"kafkalog transactions {rows.STUCK.partition['path']}" in text
+
+
+def test_without_a_transaction_no_command_names_one(shown) -> None:
+    assert "kafkalog transactions" not in shown(rows.STUCK, rows.CLEANABLE)
 
 
 def test_several_cleans(shown) -> None:

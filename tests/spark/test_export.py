@@ -185,7 +185,7 @@ def test_a_log_that_was_cleaned(tmp_path: Path, out: Path) -> None:
     write_log(log, 0, batches(0, 100))
     Run(out, log)
     write_log(log, 0, batches(0, 40) + batches(100, 110))
-    assert not Run(out, log).findings
+    assert {*Run(out, log).codes} == {"record.not-decoded"}  # records of the test are none of a coordinator
     assert offsets_in(out, "__consumer_offsets") == list(range(110))
 
 
@@ -217,7 +217,7 @@ def test_a_gap_between_two_batches(tmp_path: Path, out: Path, is_compacted: bool
     log.mkdir()
     write_log(log, 0, batches(0, 50) + batches(60, 100))
     run = Run(out, log)
-    told = [(row["code"], row["severity"], row["offset"]) for row in run.findings]
+    told = [(row["code"], row["severity"], row["offset"]) for row in run.findings if row["code"] != "record.not-decoded"]
     assert told == ([] if is_compacted else [("batch.gap", "warning", 50)])
     assert offsets_in(out, name) == [*range(50), *range(60, 100)]
     assert not Run(out, log).findings

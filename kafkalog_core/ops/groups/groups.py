@@ -6,6 +6,7 @@ from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, cast
 
+from kafkalog_core.command_lines import shell_word
 from kafkalog_core.engine.named_dirs import NamedDirs
 from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import SelectionError
@@ -105,7 +106,7 @@ def groups(
     known = read.states.names()
     unknown = [name for name in request.groups if name not in known and name not in read.states.deleted]
     if unknown:
-        raise unknown_groups(request, unknown, disks, names, clock.release, workers)
+        raise unknown_groups(request, unknown, disks, names, clock.release, read.known_from_ms, workers=workers)
     chosen = list(request.groups) or known
     with LogsOfGroups(disks, clock.release, request.until_ms) as logs:
         table = _Table(request, read, clock, names, logs)
@@ -117,7 +118,7 @@ def groups(
         for error in logs.unread:
             read.findings.append(found(code_of_error(error), error.path or "", reason=error.message))
     notes = [*_asked(request, read), *read.notes, clock.note]
-    basis = GroupBasis(notes=tuple(notes), findings=tuple(read.findings))
+    basis = GroupBasis(notes=tuple(notes), findings=tuple(read.findings), known_from_ms=read.known_from_ms)
     for finding in basis.findings:
         report.add_finding(finding.row())
     report.rows += len(basis.findings)
@@ -140,9 +141,14 @@ def unknown_groups(
     disks: CopiesOnDisk,
     topics: TopicsOfDisks,
     release: Release,
+    known_from_ms: int | None = None,
+    *,
     workers: Workers | None = None,
 ) -> SelectionError:
-    """Return the error for groups that no record names, with the groups that may be meant: all logs are read again."""
+    """Return the error for groups that no record names, with the groups that may be meant: all logs are read again.
+
+    known_from_ms: as in `GroupBasis`.
+    """
     everything = replace(request, groups=())
     known = read_groups(everything, disks, topics, release, Report(), NO_PROGRESS, workers).states.names()
     texts = []
@@ -150,6 +156,11 @@ def unknown_groups(
         near = names_near(name, known)
         texts.append(f"{name} (is {' or '.join(near)} meant?)" if near else name)
     when = "" if request.moment.is_open else " at that moment"
+    if known_from_ms is not None:
+        first = f"these logs begin at {moment(known_from_ms)}, after that moment"
+        return SelectionError(
+            f"{first}: --history {shell_word(next(iter(names)))} shows the first records of the group"
+        )
     all_of_them = f"; there are {first_of(known)}" if known else ""
     return SelectionError(f"no record names the group {', '.join(texts)}{when} in these logs{all_of_them}")
 

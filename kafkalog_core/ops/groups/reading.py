@@ -72,6 +72,8 @@ class ReadGroups(Struct):
         notes: sentences about what was read.
         findings: about the logs.
         last_ms: the largest timestamp that was read; -1: none.
+        later_logs: the time of the first record of each log that begins after the moment, by its path.
+        known_from_ms: of the first record, if all logs with records begin after the moment; None: they do not.
     """
 
     states: GroupStates = field(default_factory=GroupStates)
@@ -80,6 +82,8 @@ class ReadGroups(Struct):
     notes: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     last_ms: int = -1
+    later_logs: dict[str, int] = field(default_factory=dict)
+    known_from_ms: int | None = None
 
 
 def group_logs(
@@ -161,6 +165,7 @@ def read_groups(
         results = run_all(read_part, pieces, request.jobs, size_bytes, progress)
     else:
         results = workers.map(read_part, pieces)
+    has_earlier = False
     for log in logs:
         records = joined(islice(results, len(log.parts)))
         _count(records, log, report)
@@ -169,8 +174,9 @@ def read_groups(
             result.last_ms = max(result.last_ms, records.last_ms)
         watch = _Owners(result, names) if groups else None
         states = replayed(records, None if watch is None else watch.see)
-        _note_lost(result, request, log, records)
+        has_earlier = _note_lost(result, request, log, records) or has_earlier
         result.states.absorb(states)
+    _note_begin(result, has_earlier=has_earlier)
     skipped = result.states.skipped + result.states.offsets.skipped
     for what, count in skipped.items():
         result.findings.append(found("groups.undecoded", logs[0].path, records=count_of(count, "record"), problem=what))
@@ -205,12 +211,29 @@ def _unread(path: str, records: GroupRecords) -> list[Finding]:
     return findings
 
 
-def _note_lost(result: ReadGroups, request: GroupsRequest, log: GroupLog, records: GroupRecords) -> None:
-    """Note what a moment asks for that the log does not hold any more."""
-    if request.moment.is_open:
+def _note_begin(result: ReadGroups, *, has_earlier: bool) -> None:
+    """Note the logs that begin after the moment."""
+    if not result.later_logs:
         return
-    if request.until_ms is not None and records.first_ms is not None and records.first_ms > request.until_ms:
-        result.notes.append(f"{log.path} begins at {moment(records.first_ms)}: nothing is known of the time before")
+    paths, first_ms = [*result.later_logs], min(result.later_logs.values())
+    if len(paths) == 1:
+        text = f"{paths[0]} begins at {moment(first_ms)}"
+    else:
+        text = (
+            f"{count_of(len(paths), 'log')} begin after that moment, the first at {moment(first_ms)}: {first_of(paths)}"
+        )
+    result.notes.append(f"{text}; nothing is known of the time before")
+    if not has_earlier:
+        result.known_from_ms = first_ms
+
+
+def _note_lost(result: ReadGroups, request: GroupsRequest, log: GroupLog, records: GroupRecords) -> bool:
+    """Note what a moment asks for that the log does not hold any more; return whether it begins before the moment."""
+    if request.moment.is_open:
+        return True
+    is_later = request.until_ms is not None and records.first_ms is not None and records.first_ms > request.until_ms
+    if is_later and records.first_ms is not None:
+        result.later_logs[log.path] = records.first_ms
     known = {each.key for each in records.ordered}
     lost: list[str] = []
     for key, offset in records.later.items():
@@ -225,6 +248,7 @@ def _note_lost(result: ReadGroups, request: GroupsRequest, log: GroupLog, record
             f"the cleaner has compacted {log.path} up to offset {log.cleaned_to}, after that moment: "
             f"{count_of(len(lost), 'offset')} of then cannot be known, because only later commits are left"
         )
+    return records.first_ms is not None and not is_later
 
 
 class _Owners:

@@ -70,10 +70,12 @@ class GroupBasis(Struct, frozen=True, kw_only=True):
     Args:
         notes: sentences: which copies were read, as of when, by which settings.
         findings: about the logs.
+        known_from_ms: the time of the first record, if all logs begin after the moment; None: they do not.
     """
 
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    known_from_ms: int | None = None
 
 
 class GroupResult(Struct, frozen=True, kw_only=True):

@@ -141,6 +141,28 @@ def test_at_a_time_and_at_an_offset(tmp_path: Path) -> None:
     assert rows("--at", "6", "--group", "g", tmp_path, kind="group_offset")[0]["offset"] == 6
 
 
+def test_before_the_first_record_the_first_known_moment_is_shown(tmp_path: Path) -> None:
+    GroupLog(tmp_path).commit(1, group="early", time_ms=DAY_MS).commit(2, group="late", time_ms=DAY_MS + 1000)
+    shown = command("--at", "1970-01-01", tmp_path).stdout
+    assert "NOTHING IS KNOWN OF THAT MOMENT: the first record in these logs is of 1970-01-02T00:00:00.000Z" in shown
+    assert f"the first known state: kafkalog groups --at 1970-01-02T00:00:00.000Z {tmp_path}" in shown
+    assert "early" in command("--at", "1970-01-02T00:00:00.000Z", tmp_path).stdout
+    result = command("--at", "1970-01-01", "--group", "late", tmp_path)
+    assert result.exit_code == 3
+    assert "begin at 1970-01-02T00:00:00.000Z, after that moment: --history late shows" in result.stderr
+
+
+def test_logs_of_which_some_begin_after_the_moment(tmp_path: Path) -> None:
+    """One note for all of them, and what the others hold is shown."""
+    GroupLog(tmp_path).commit(1, group="g", time_ms=1000)
+    for number in (1, 2):
+        GroupLog(tmp_path, number=number).commit(1, group=f"late-{number}", time_ms=DAY_MS)
+    found, basis = found_groups(tmp_path, moment=Moment(until_ms=5000))
+    assert [*found] == ["g"]
+    assert basis.known_from_ms is None
+    assert [note for note in basis.notes if "2 logs begin after that moment, the first at 1970-01-02T00:00" in note]
+
+
 def test_what_compaction_has_removed_is_unknown(tmp_path: Path) -> None:
     """Only the last commit of t-0 is left below offset 9, up to which the cleaner came: it was later."""
     log_dir = broker_dir(tmp_path / "d", cleaner_offset_checkpoint={("__consumer_offsets", 0): 9})

@@ -1,0 +1,163 @@
+"""Messages about groups and transactions: of the coordinators, and of consumers that were refused an offset.
+
+The lines of consumers are in the logs of applications. They are here because the disks of the brokers answer them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog_core.findings.kinds import BrokerMessage
+
+__all__ = ["COORDINATORS"]
+
+
+_GROUPS: Final = "kafkalog groups {log_dir}"
+_IMPACT: Final = "kafkalog impact {log_dir}"
+_TRANSACTIONS: Final = "kafkalog transactions {log_dir}"
+_RECORDS: Final = "kafkalog dump --records {place}"
+_UPGRADE: Final = "A later release wrote the record, before the broker was downgraded; or its key is damaged."
+_IGNORED: Final = "Ignores the record, and loads the rest of the partition."
+
+COORDINATORS: Final = (
+    # GroupMetadataManager.loadGroupsAndOffsets of 0.10 to 3.9 caches the groups after the last record was read, and
+    # answers for the partition even if that failed.
+    BrokerMessage(
+        "broker.groups-not-loaded",
+        "error",
+        ("Error loading offsets from {partition}", "Error in loading offsets from {partition}"),
+        "The group coordinator could not load the groups in {partition}.",
+        "A batch or a record of the partition cannot be read; the exception in the lines after shows the reason.",
+        "Answers for these groups without the offsets that it could not load: their consumers start where "
+        "auto.offset.reset says.",
+        "Stop the consumers of these groups. Save their offsets before you repair the partition: groups reads what is "
+        "left of them.",
+        ("groups.unread", "groups.undecoded"),
+        (_GROUPS, "kafkalog verify {place}"),
+    ),
+    # GroupMetadataManager.doLoadGroupsAndOffsets of 0.10 to 3.3 throws an IllegalStateException.
+    BrokerMessage(
+        "broker.group-key-refused",
+        "error",
+        ("Unexpected message key {reason} while loading offsets and group metadata",),
+        "A record of __consumer_offsets has a key that this release does not know: {reason}.",
+        _UPGRADE,
+        "Does not load the partition, and answers for its groups as if they had no offsets.",
+        "Start the release that wrote the record, or a later one. groups reads all versions.",
+        ("groups.undecoded",),
+        (_GROUPS,),
+    ),
+    # TransactionStateManager.loadTransactionMetadata of 3.9 and later
+    BrokerMessage(
+        "broker.transaction-key-ignored",
+        "warning",
+        (
+            (
+                "Unknown message key with version {version} while loading transaction state from {partition}. Ignoring "
+                "it. It could be a left over from an aborted upgrade"
+            ),
+        ),
+        "A record of {partition} has a key of version {version}, which this release does not know.",
+        _UPGRADE,
+        _IGNORED,
+        "Look at the record, if the broker was not downgraded.",
+        (),
+        (_TRANSACTIONS, _RECORDS),
+    ),
+    # GroupMetadataManager.doLoadGroupsAndOffsets of 3.9, CoordinatorLoaderImpl.doLoad of 3.9 and later
+    BrokerMessage(
+        "broker.group-key-ignored",
+        "warning",
+        (
+            (
+                "Unknown message key with version {version} while loading offsets and group metadata from {partition}. "
+                "Ignoring it. It could be a left over from an aborted upgrade"
+            ),
+            (
+                "Unknown record type {version} while loading offsets and group metadata from {partition}. Ignoring it. "
+                "It could be a left over from an aborted upgrade"
+            ),
+        ),
+        "A record of {partition} has a key of version {version}, which this release does not know.",
+        _UPGRADE,
+        _IGNORED,
+        "Look at the record, if the broker was not downgraded.",
+        ("groups.undecoded",),
+        (_GROUPS, _RECORDS),
+    ),
+    # GroupMetadata.computeSubscribedTopics, since 4.0 ClassicGroup.computeSubscribedTopics
+    BrokerMessage(
+        "broker.subscription-undecoded",
+        "warning",
+        (
+            (
+                "Failed to parse Consumer Protocol {reason} of group {other}. Consumer group coordinator is not aware "
+                "of the subscribed topics"
+            ),
+        ),
+        "The coordinator does not know the topics that the members of group {other} subscribe to.",
+        "A client sends a subscription of its own form under the protocol type consumer.",
+        "Deletes no offset of the group while it has members.",
+        "Nothing needs to be done, if the client is known to send its own form.",
+        ("groups.undecoded",),
+        ("kafkalog groups --group {other} {log_dir}",),
+    ),
+    # TransactionStateManager.loadTransactionMetadata returns what it has read up to the error.
+    BrokerMessage(
+        "broker.transactions-not-loaded",
+        "error",
+        ("Error loading transactions from transaction log {partition}",),
+        "The transaction coordinator could not read {partition} to its end.",
+        "A batch or a record of the partition cannot be read; the exception in the lines after shows the reason.",
+        "Continues with the transactions as they were before that record: later ones may never get their markers, and "
+        "hold read_committed consumers back.",
+        "Look for transactions that hold a partition back, before you repair the transaction log.",
+        ("crc-mismatch",),
+        (_TRANSACTIONS, "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.consumer-out-of-range",
+        "warning",
+        (
+            "Fetch position {reason} is out of range for partition {partition}, resetting offset",
+            (
+                "Fetch position {reason} is out of range for partition {partition}, raising error to the application "
+                "since no reset policy is configured"
+            ),
+            "Fetch position {reason} is out of range for partition {partition}",
+            "Fetch offset {offset} is out of range for partition {partition}, resetting offset",
+            "Fetch offset {offset} is out of range, resetting offset",
+            "Offsets out of range with no configured reset policy for partitions: {reason}",
+        ),
+        "A consumer is at an offset that the log of {partition} does not have.",
+        "The log was truncated below this offset, or retention deleted the records before the consumer read them.",
+        "Answers the fetch with OFFSET_OUT_OF_RANGE. The consumer resets to what auto.offset.reset says, or stops with "
+        "an error if that is none.",
+        "Compare the committed offsets with the logs before the consumer commits a new one.",
+        (),
+        (_GROUPS, _IMPACT),
+    ),
+    BrokerMessage(
+        "broker.consumer-diverged",
+        "warning",
+        (
+            (
+                "Truncation detected for partition {partition} at offset {reason}, resetting offset to the first "
+                "offset known to diverge {other}"
+            ),
+            "Truncation detected for partition {partition} at offset {reason}, resetting offset",
+            (
+                "Truncation detected for partition {partition} at offset {reason} (the end offset from the broker is "
+                "{other}), but no reset policy is set"
+            ),
+            "Truncation detected for partition {partition} at offset {reason}, but no reset policy is set",
+        ),
+        "A consumer has read records of {partition} that the leader does not have.",
+        "The leader was elected uncleanly, or lost the end of its log.",
+        "Reports the end of the leader epoch that the consumer has read. The consumer continues there, or stops with "
+        "an error if auto.offset.reset is none.",
+        "Look for the missing records on other replicas, and see which groups read others instead.",
+        (),
+        (_GROUPS, _IMPACT),
+    ),
+)
