@@ -11,6 +11,7 @@ from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.format.names import LOG_KINDS
+from kafkalog_core.kafka.sim.cluster import partition_count, read_cluster
 from kafkalog_core.kafka.sim.copies import best_of
 from kafkalog_core.kafka.sim.group_states import group_history, joined, parts_of, read_part, replayed
 from kafkalog_core.kafka.sim.logfiles import unit_of_file, unit_of_partition
@@ -69,6 +70,7 @@ class ReadGroups(Struct):
             None: nobody had it. Offsets without an entry: that is unknown.
         lost: places whose offset at the moment compaction has removed, by group.
         notes: sentences about what was read.
+        gaps: those of them about what is not known any more of the moment that is asked for.
         findings: about the logs.
         last_ms: the largest timestamp that was read; -1: none.
     """
@@ -77,6 +79,7 @@ class ReadGroups(Struct):
     owners: dict[tuple[str, TopicPartition], DescribedMember | None] = field(default_factory=dict)
     lost: dict[str, set[TopicPartition]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     last_ms: int = -1
 
@@ -128,10 +131,11 @@ def group_logs(
             f"no partition of {OFFSETS_TOPIC} is among what was named, so no group is known; name the log directories "
             "of all brokers: each has some of its partitions"
         )
-    missing = sorted(set(range(max(numbers, default=-1) + 1)) - set(numbers))
+    count = partition_count(read_cluster(disks.brokers), OFFSETS_TOPIC) or max(numbers, default=-1) + 1
+    missing = sorted(set(range(count)) - set(numbers))
     if missing and not disks.files:
         names = first_of([f"{OFFSETS_TOPIC}-{number}" for number in missing])
-        notes.append(f"these disks have no copy of {names}: the groups in them are missing")
+        notes.append(f"what was named has no copy of {names}, so the groups there are missing")
     return logs, notes, findings
 
 
@@ -163,6 +167,7 @@ def read_groups(
         states = replayed(records, None if watch is None else watch.see)
         _note_lost(result, request, log, records)
         result.states.absorb(states)
+    result.notes += result.gaps
     skipped = result.states.skipped + result.states.offsets.skipped
     for what, count in skipped.items():
         result.findings.append(found("groups.undecoded", logs[0].path, records=count_of(count, "record"), problem=what))
@@ -202,7 +207,7 @@ def _note_lost(result: ReadGroups, request: GroupsRequest, log: GroupLog, record
     if request.moment.is_open:
         return
     if request.until_ms is not None and records.first_ms is not None and records.first_ms > request.until_ms:
-        result.notes.append(f"{log.path} begins at {moment(records.first_ms)}: nothing is known of the time before")
+        result.gaps.append(f"{log.path} begins at {moment(records.first_ms)}: nothing is known of the time before")
     known = {each.key for each in records.ordered}
     lost: list[str] = []
     for key, offset in records.later.items():
@@ -213,7 +218,7 @@ def _note_lost(result: ReadGroups, request: GroupsRequest, log: GroupLog, record
         result.lost.setdefault(key[4 : 4 + size].decode(), set()).add(place)
         lost.append(f"{place[0]}-{place[1]}")
     if lost:
-        result.notes.append(
+        result.gaps.append(
             f"the cleaner has compacted {log.path} up to offset {log.cleaned_to}, after that moment: "
             f"{count_of(len(lost), 'offset')} of then cannot be known, because only later commits are left"
         )
