@@ -79,6 +79,8 @@ def groups_command(paths: tuple[str, ...], now_ms: int, request: SettingsRequest
     """
     if given["history"] is not None and (given["names"] or given["export"]):
         raise click.UsageError("--history names its group itself, and has no offsets to export")
+    if given["export"] is not None and given["output"] != "table":
+        raise click.UsageError("--export is a form of output itself: leave out --output and --ndjson")
     report = Report()
     names = (given["history"],) if given["history"] is not None else tuple(dict.fromkeys(given["names"]))
     output = given["output"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
-from kafkalog_cli.commands.running import clock_ms, cores, watched
+from kafkalog_cli.commands.running import cores, watched
 from kafkalog_cli.options import common
-from kafkalog_cli.options.kafka import kafka_start_options
+from kafkalog_cli.options.kafka import kafka_start_options, now_option
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.writers import IMPACTS, open_results
@@ -82,11 +82,12 @@ _EMPTY: Final = Selection()
         "--reset-offsets --from-file takes."
     ),
 )
+@now_option
 @kafka_start_options
 @reading_options
 @common.output_option
 def impact_command(
-    paths: tuple[str, ...], request: SettingsRequest, export: str | None, output: str, **given: Any
+    paths: tuple[str, ...], now_ms: int, request: SettingsRequest, export: str | None, output: str, **given: Any
 ) -> int:
     """Show what a plan, a replica or the next start of a broker means for the groups of consumers on these disks.
 
@@ -97,8 +98,11 @@ def impact_command(
 
     For each group and partition the result is: unchanged, N records read again, N records gone that it had not read, or
     a reset by auto.offset.reset, with what earliest and latest read. Nothing is written to the disks. The exit status
-    is 4 if anything changes for a group.
+    is 4 if anything changes for a group. An offset that has expired is reported, and does not change the exit status:
+    the coordinator deletes it unless the group is in use again before that.
     """
+    if export is not None and output != "table":
+        raise click.UsageError("--export is a form of output itself: leave out --output and --ndjson")
     plans, others = _plans_and_paths(paths)
     roots = [plan.root for plan in plans]
     targets = common.resolve_all([*roots, *others], _EMPTY)
@@ -112,7 +116,7 @@ def impact_command(
                 plans=tuple(plans),
                 replica=replica,
                 kafka=request,
-                now_ms=clock_ms(),
+                now_ms=now_ms,
                 groups=given["groups"],
                 isolation=given["isolation_level"],
                 jobs=cores(),

@@ -178,8 +178,7 @@ def _verdict(rows: Sequence[Row], known_from_ms: int | None) -> str:
         return "NO GROUPS: no record of a group is in these logs"
     counts = Counter(str(row["state"]) for row in rows)
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items()))
-    lag = sum(number(row, "known_lag") for row in rows)
-    parts = [f"{count_of(len(rows), 'group')} ({states})", f"{count_of(lag, 'record')} not yet read"]
+    parts = [f"{count_of(len(rows), 'group')} ({states})", _total_lag(rows)]
     bad = [row for row in rows if _BAD & cast("Mapping[str, int]", row["problems"]).keys()]
     if bad:
         names = first_of([safe_text(str(row["group"])) for row in bad])
@@ -191,6 +190,18 @@ def _verdict(rows: Sequence[Row], known_from_ms: int | None) -> str:
     if expired:
         parts.append(f"{count_of(expired, 'offset')} will be deleted at the next check of the coordinator")
     return "; ".join(parts)
+
+
+def _total_lag(rows: Sequence[Row]) -> str:
+    """Return how much groups have not read, as far as their logs are known."""
+    committed = [row for row in rows if row["partitions"]]
+    if not committed:
+        return "no offset is committed"
+    known = [row for row in committed if row["known_lag"] is not None]
+    if not known:
+        return "the lag is unknown, as none of their logs can be read here"
+    text = f"{count_of(sum(number(row, 'known_lag') for row in known), 'record')} not yet read"
+    return text if all(row["lag"] is not None for row in committed) else f"{text} in the logs that are here"
 
 
 def _sentence(row: Row, offsets: Sequence[Row]) -> str:

@@ -28,6 +28,11 @@ _EXPORT: Final = (
     "kafka-consumer-groups.sh --reset-offsets --from-file."
 )
 
+_EXPIRED: Final = (
+    "kafkalog groups shows when each offset expires; --set offsets.retention.minutes=N shows what another setting "
+    "keeps."
+)
+
 
 class ImpactTable(AnswerTable["Impacts"]):
     """The groups by what happens to them; those that go on unchanged are counted, unless `shows_all`."""
@@ -47,12 +52,13 @@ class ImpactTable(AnswerTable["Impacts"]):
         if found is None or not found.impacts:
             return Answer(verdict="NO COMMITTED OFFSETS: no group has one here, or none of those that are named")
         shown = [each for each in found.impacts if self._shows_all or each.effect not in {"unchanged", "unknown"}]
+        warns = found.problems or found.doubts or found.expired
         rest = [each for each in found.impacts if each not in shown]
         is_changed = any(each.is_reset_needed for each in found.impacts)
         return Answer(
             verdict=_verdict(found),
-            style="bold red" if is_changed else "bold yellow" if found.problems or found.doubts else "bold green",
-            below=(_EXPORT,) if is_changed else (),
+            style="bold red" if is_changed else "bold yellow" if warns else "bold green",
+            below=(*((_EXPORT,) if is_changed else ()), *((_EXPIRED,) if found.expired else ())),
             lines=tuple(map(_line, shown)),
             rest=_rest(rest, others=bool(shown)),
         )
@@ -71,6 +77,8 @@ class ImpactTable(AnswerTable["Impacts"]):
             lines += sentence_texts(f"commits may be missing: {problem}", self.width, "yellow")
         if len(found.problems) > _SHOWN_PROBLEMS:
             lines.append(Text(f"and {count_of(len(found.problems) - _SHOWN_PROBLEMS, 'more place')}", "yellow"))
+        if found.expired and found.clock is not None:
+            lines += sentence_texts(found.clock, self.width, "dim")
         return lines + rule_lines(found.release, (), self.width, explains=False)
 
 
@@ -80,12 +88,18 @@ def _verdict(found: Impacts) -> str:
         worst.setdefault(each.commit.group, each.effect)
     groups = Counter(worst.values())
     total = count_of(len(worst), "group")
+    offsets = count_of(len(found.expired), "expired offset")
+    owners = count_of(len({each.commit.group for each in found.expired}), "group")
+    deleted = f"the coordinator deletes {offsets} of {owners} at its next check"
+    if set(groups) <= {"unchanged"} and found.expired:
+        return f"EXPIRED: the logs keep the place of {total}, but {deleted}, after {found.cause}"
     if set(groups) <= {"unchanged"}:
         known = ", as far as their commits can be read" if found.problems else ""
         return f"UNCHANGED: {total} {'reads' if len(worst) == 1 else 'read'} on as before{known}, after {found.cause}"
     parts = [_part(effect, groups[effect], found.impacts) for effect in EFFECTS if groups[effect]]
     word = "UNKNOWN" if set(groups) <= {"unchanged", "unknown"} else "IMPACT"
-    return f"{word}: of {total}, {', '.join(parts)}, after {found.cause}"
+    text = f"{word}: of {total}, {', '.join(parts)}, after {found.cause}"
+    return f"{text}; {deleted}" if found.expired else text
 
 
 def _part(effect: Effect, count: int, impacts: Iterable[Impact]) -> str:
@@ -128,14 +142,24 @@ def _rest(rest: list[Impact], *, others: bool) -> str:
 
 
 def _counted(rest: list[Impact], *, others: bool) -> Iterator[str]:
-    for effect, words in (("unchanged", "reads on as before"), ("unknown", "is unknown")):
-        found = [each for each in rest if each.effect == effect]
+    for kind in ("unchanged", "expired", "unknown"):
+        found = [each for each in rest if (each.effect if each.effect == "unknown" else _kept(each)) == kind]
         if not found:
             continue
-        reasons = Counter(each.detail.removesuffix(".") for each in found)
-        why = (
-            "" if effect == "unchanged" else f": {reasons.most_common(1)[0][0]}" + ("; ..." if len(reasons) > 1 else "")
-        )
-        groups = count_of(len({each.commit.group for each in found}), "group")
+        names = {each.commit.group for each in found}
         which = "other " if others else ""
-        yield f"{count_of(len(found), which + 'partition')} of {groups}: {words}{why}"
+        yield f"{count_of(len(found), which + 'partition')} of {count_of(len(names), 'group')}: {_words(kind, found)}"
+
+
+def _kept(each: Impact) -> str:
+    return "expired" if each.is_expired else "unchanged"
+
+
+def _words(kind: str, found: list[Impact]) -> str:
+    is_one = len({each.commit.group for each in found}) == 1
+    if kind == "unchanged":
+        return f"the {'group reads' if is_one else 'groups read'} on as before"
+    if kind == "expired":
+        return f"{'its' if is_one else 'their'} {'offset has' if len(found) == 1 else 'offsets have'} expired"
+    reasons = Counter(each.detail.removesuffix(".") for each in found)
+    return f"unknown: {reasons.most_common(1)[0][0]}" + ("; ..." if len(reasons) > 1 else "")

@@ -205,6 +205,8 @@ IMPACT: Final = new_table(
     Column("reused_offsets", "int64", "offsets below the committed one that new records get again"),
     Column("damage_offset", "int64", "offset of the first place that its consumers cannot read; null: none was found"),
     Column("reset_offset", "int64", "where the group should be: it repeats and skips as little as possible there"),
+    Column("expires_ms", "int64", "when its offset expires, as the group is now; null: not while it is so"),
+    Column("is_expired", "bool", "whether that is over: the coordinator deletes the offset at its next check"),
     Column("detail", "string", "the same in sentences"),
     Column("path", "string", "directory of the log; null: it is on none of the disks"),
 )

@@ -217,7 +217,9 @@ def test_a_gap_between_two_batches(tmp_path: Path, out: Path, is_compacted: bool
     log.mkdir()
     write_log(log, 0, batches(0, 50) + batches(60, 100))
     run = Run(out, log)
-    told = [(row["code"], row["severity"], row["offset"]) for row in run.findings if row["code"] != "record.not-decoded"]
+    told = [
+        (row["code"], row["severity"], row["offset"]) for row in run.findings if row["code"] != "record.not-decoded"
+    ]
     assert told == ([] if is_compacted else [("batch.gap", "warning", 50)])
     assert offsets_in(out, name) == [*range(50), *range(60, 100)]
     assert not Run(out, log).findings

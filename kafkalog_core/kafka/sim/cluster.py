@@ -46,7 +46,9 @@ __all__ = [
     "any_topic_id",
     "metadata_file",
     "other_node_of",
+    "partition_count",
     "read_assignments",
+    "read_cluster",
     "read_metadata_file",
     "read_topic_id",
     "read_topic_ids",
@@ -120,6 +122,23 @@ def read_assignments(path: str) -> ClusterAssignments | None:
     for record in history.records():
         assignments.replay(record)
     return assignments if history.is_whole else None
+
+
+def read_cluster(log_dirs: Iterable[str]) -> ClusterAssignments | None:
+    """Return what the first metadata log that is whole holds; None: no log directory has one."""
+    for path in log_dirs:
+        log = f"{path}/{METADATA_TOPIC}-0"
+        cluster = read_assignments(log) if is_directory(log) else None
+        if cluster is not None and cluster.topics.names:
+            return cluster
+    return None
+
+
+def partition_count(cluster: ClusterAssignments | None, topic: str) -> int:
+    """Return the number of partitions of a topic in the metadata log; 0: unknown."""
+    if cluster is None:
+        return 0
+    return len(cluster.partitions.get(cluster.topics.ids.get(topic, ""), {}))
 
 
 class BrokerAssignments(Struct, frozen=True):

@@ -13,10 +13,13 @@ from kafkalog_core.errors import SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.format.textfile import uuid_text
 from kafkalog_core.kafka.rules.offset_expiry import expiry_ms
+from kafkalog_core.kafka.rules.partitioners import partition_of_name
 from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.sim.cluster import partition_count, read_cluster
 from kafkalog_core.kafka.sim.copies import copies_on_disk
 from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.named_dirs import other_dirs
+from kafkalog_core.kafka.sim.partition_copies import check_one_cluster
 from kafkalog_core.kafka.sim.settings import read_settings
 from kafkalog_core.ops.groups import request as states
 from kafkalog_core.ops.groups.logs import LogsOfGroups, TopicsOfDisks
@@ -26,9 +29,10 @@ from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import duration, first_of, moment, names_near
+from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from kafkalog_core.engine.pool import Workers
     from kafkalog_core.format.names import TopicPartition
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
     from kafkalog_core.topics.group_offsets import CommittedOffset
     from kafkalog_core.topics.group_states import DescribedGroup
 
-__all__ = ["Clock", "clock_of", "groups", "unknown_groups"]
+__all__ = ["Clock", "absent_groups", "clock_of", "disks_of_groups", "groups", "offset_expiries", "unknown_groups"]
 
 _MINUTE_MS: Final = 60_000
 _RETENTION: Final = "offsets.retention.minutes"
@@ -70,7 +74,7 @@ def clock_of(request: GroupsRequest, disks: CopiesOnDisk) -> Clock:
     log_dir = next(iter(disks.brokers), None)
     place = next(iter(disks.places.values()), None)
     path = log_dir or (None if place is None else place[0].place.path)
-    release, evidence = LATEST, "nothing shows the release"
+    release, evidence = LATEST, f"Kafka {LATEST}, as nothing shows the release"
     if path is not None:
         beside = () if request.kafka.kafka is not None else other_dirs(log_dir, named, {})
         guess = infer_release(path, kafka=request.kafka.kafka, beside=beside)
@@ -84,6 +88,13 @@ def clock_of(request: GroupsRequest, disks: CopiesOnDisk) -> Clock:
         f"({duration(minutes * _MINUTE_MS)}, {setting.origin}{assumed}); now is {moment(now_ms)}"
     )
     return Clock(release=release, retention_ms=minutes * _MINUTE_MS, now_ms=now_ms, note=note)
+
+
+def disks_of_groups(request: GroupsRequest) -> CopiesOnDisk:
+    """Return what the targets name. Raises StorageError, and RefusedError for the disks of two clusters."""
+    disks = copies_on_disk(request.targets)
+    check_one_cluster(disks.brokers, "kafkalog groups", "whose groups must not be mixed")
+    return disks
 
 
 def groups(
@@ -100,7 +111,7 @@ def groups(
 
     Raises SelectionError, also for a group that is not there, StorageError, SettingError and WorkerLostError.
     """
-    disks = copies_on_disk(request.targets)
+    disks = disks_of_groups(request)
     clock, names = clock_of(request, disks), TopicsOfDisks(disks)
     read = read_groups(request, disks, names, clock.release, report, progress, workers)
     known = read.states.names()
@@ -110,6 +121,8 @@ def groups(
     chosen = list(request.groups) or known
     with LogsOfGroups(disks, clock.release, request.until_ms) as logs:
         table = _Table(request, read, clock, names, logs)
+        if request.topics and not any(table.has_places(name) for name in chosen):
+            raise SelectionError(f"no group has an offset of a topic that matches {' or '.join(request.topics)}")
         results = (table.result(name) for name in chosen)
         # What cannot be read is known once the last group is.
         for result in results:
@@ -123,6 +136,25 @@ def groups(
         report.add_finding(finding.row())
     report.rows += len(basis.findings)
     yield basis
+
+
+def offset_expiries(request: GroupsRequest) -> tuple[Clock, Callable[[str, str, CommittedOffset], int | None]]:
+    """Return the clock of the coordinator, and when it deletes an offset of a group in a topic, by `expiry_ms`.
+
+    Raises SelectionError, StorageError and SettingError.
+    """
+    disks = disks_of_groups(request)
+    clock, names = clock_of(request, disks), TopicsOfDisks(disks)
+    states_read = read_groups(request, disks, names, clock.release, Report(), NO_PROGRESS).states
+    described: dict[str, DescribedGroup] = {}
+
+    def expires(name: str, topic: str, committed: CommittedOffset) -> int | None:
+        if name not in described:
+            described[name] = states_read.describe(name, names.name)
+        group = described[name]
+        return expiry_ms(group, topic, committed, retention_ms=clock.retention_ms, release=clock.release)
+
+    return clock, expires
 
 
 def _asked(request: GroupsRequest, read: ReadGroups) -> Iterator[str]:
@@ -149,20 +181,39 @@ def unknown_groups(
 
     known_from_ms: as in `GroupBasis`.
     """
-    everything = replace(request, groups=())
-    known = read_groups(everything, disks, topics, release, Report(), NO_PROGRESS, workers).states.names()
-    texts = []
-    for name in names:
-        near = names_near(name, known)
-        texts.append(f"{name} (is {' or '.join(near)} meant?)" if near else name)
-    when = "" if request.moment.is_open else " at that moment"
+    names = [*names]
     if known_from_ms is not None:
         first = f"these logs begin at {moment(known_from_ms)}, after that moment"
-        return SelectionError(
-            f"{first}: --history {shell_word(next(iter(names)))} shows the first records of the group"
-        )
-    all_of_them = f"; there are {first_of(known)}" if known else ""
-    return SelectionError(f"no record names the group {', '.join(texts)}{when} in these logs{all_of_them}")
+        return SelectionError(f"{first}: --history {shell_word(names[0])} shows the first records of the group")
+    everything = replace(request, groups=())
+    read = read_groups(everything, disks, topics, release, Report(), NO_PROGRESS, workers)
+    when = "" if request.moment.is_open else " at that moment"
+    text = absent_groups(f"no record names the group {{}}{when} in these logs", names, read.states.names(), disks)
+    return SelectionError("; ".join([text, *read.gaps]))
+
+
+def absent_groups(text: str, names: Iterable[str], known: Iterable[str], disks: CopiesOnDisk) -> str:
+    """Return the sentence about groups that are not there.
+
+    Args:
+        text: with a place for their names.
+        names: of these groups.
+        known: the groups that are there, which may be meant.
+        disks: where they were looked for; a group may be in another partition of `__consumer_offsets`.
+    """
+    known = list(known)
+    count = partition_count(read_cluster(disks.brokers), OFFSETS_TOPIC)
+    texts, elsewhere = [], []
+    for name in names:
+        near = names_near(name, known)
+        texts.append(f"{name!r} (is {' or '.join(near)} meant?)" if near else repr(name))
+        place = (OFFSETS_TOPIC, partition_of_name(name, count)) if count else None
+        if place is not None and place not in disks.places:
+            elsewhere.append(f"{place[0]}-{place[1]}, in which {name!r} is, is not among what was named")
+    parts = [text.format(", ".join(texts)), *elsewhere]
+    if known:
+        parts.append(f"there {'is' if len(known) == 1 else 'are'} {first_of(known)}")
+    return "; ".join(parts)
 
 
 class _Table:
@@ -188,6 +239,10 @@ class _Table:
             members=members if shown else (),
             offsets=tuple(offsets) if shown else (),
         )
+
+    def has_places(self, name: str) -> bool:
+        """Return whether a group has an offset in one of the topics that are asked for."""
+        return bool(self._places(self._read.states.describe(name, self._names.name)))
 
     def _places(self, group: DescribedGroup) -> list[TopicPartition]:
         """Return the partitions that a group has committed, is about to commit or has members for."""

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
 from kafkalog_core.kafka.rules.offset_expiry import expiry_ms
-from kafkalog_core.kafka.sim.copies import copies_on_disk
 from kafkalog_core.kafka.sim.group_states import replay
-from kafkalog_core.ops.groups.groups import clock_of, unknown_groups
+from kafkalog_core.ops.groups.groups import clock_of, disks_of_groups, unknown_groups
 from kafkalog_core.ops.groups.logs import TopicsOfDisks
 from kafkalog_core.ops.groups.reading import group_logs, read_history_of
 from kafkalog_core.output import tables
@@ -51,7 +50,7 @@ def group_events(
 
     Raises SelectionError if a group is not there, StorageError and SettingError.
     """
-    disks = copies_on_disk(request.targets)
+    disks = disks_of_groups(request)
     clock, names = clock_of(request, disks), TopicsOfDisks(disks)
     logs, _, findings = group_logs(disks, clock.release, request.max_batch_bytes)
     report.expect(partitions=len(logs), files=sum(len(log.parts) for log in logs))

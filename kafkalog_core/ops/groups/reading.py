@@ -11,6 +11,7 @@ from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.format.names import LOG_KINDS
+from kafkalog_core.kafka.sim.cluster import partition_count, read_cluster
 from kafkalog_core.kafka.sim.copies import best_of
 from kafkalog_core.kafka.sim.group_states import group_history, joined, parts_of, read_part, replayed
 from kafkalog_core.kafka.sim.logfiles import unit_of_file, unit_of_partition
@@ -70,6 +71,7 @@ class ReadGroups(Struct):
             None: nobody had it. Offsets without an entry: that is unknown.
         lost: places whose offset at the moment compaction has removed, by group.
         notes: sentences about what was read.
+        gaps: those of them about what is not known any more of the moment that is asked for.
         findings: about the logs.
         last_ms: the largest timestamp that was read; -1: none.
         later_logs: the time of the first record of each log that begins after the moment, by its path.
@@ -80,6 +82,7 @@ class ReadGroups(Struct):
     owners: dict[tuple[str, TopicPartition], DescribedMember | None] = field(default_factory=dict)
     lost: dict[str, set[TopicPartition]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     last_ms: int = -1
     later_logs: dict[str, int] = field(default_factory=dict)
@@ -133,10 +136,11 @@ def group_logs(
             f"no partition of {OFFSETS_TOPIC} is among what was named, so no group is known; name the log directories "
             "of all brokers: each has some of its partitions"
         )
-    missing = sorted(set(range(max(numbers, default=-1) + 1)) - set(numbers))
+    count = partition_count(read_cluster(disks.brokers), OFFSETS_TOPIC) or max(numbers, default=-1) + 1
+    missing = sorted(set(range(count)) - set(numbers))
     if missing and not disks.files:
         names = first_of([f"{OFFSETS_TOPIC}-{number}" for number in missing])
-        notes.append(f"these disks have no copy of {names}: the groups in them are missing")
+        notes.append(f"what was named has no copy of {names}, so the groups there are missing")
     return logs, notes, findings
 
 
@@ -177,6 +181,7 @@ def read_groups(
         has_earlier = _note_lost(result, request, log, records) or has_earlier
         result.states.absorb(states)
     _note_begin(result, has_earlier=has_earlier)
+    result.notes += result.gaps
     skipped = result.states.skipped + result.states.offsets.skipped
     for what, count in skipped.items():
         result.findings.append(found("groups.undecoded", logs[0].path, records=count_of(count, "record"), problem=what))
@@ -222,7 +227,7 @@ def _note_begin(result: ReadGroups, *, has_earlier: bool) -> None:
         text = (
             f"{count_of(len(paths), 'log')} begin after that moment, the first at {moment(first_ms)}: {first_of(paths)}"
         )
-    result.notes.append(f"{text}; nothing is known of the time before")
+    result.gaps.append(f"{text}; nothing is known of the time before")
     if not has_earlier:
         result.known_from_ms = first_ms
 
@@ -244,7 +249,7 @@ def _note_lost(result: ReadGroups, request: GroupsRequest, log: GroupLog, record
         result.lost.setdefault(key[4 : 4 + size].decode(), set()).add(place)
         lost.append(f"{place[0]}-{place[1]}")
     if lost:
-        result.notes.append(
+        result.gaps.append(
             f"the cleaner has compacted {log.path} up to offset {log.cleaned_to}, after that moment: "
             f"{count_of(len(lost), 'offset')} of then cannot be known, because only later commits are left"
         )

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.engine.named_dirs import NamedDirs
 from kafkalog_core.engine.targets import resolve
-from kafkalog_core.errors import RefusedError
+from kafkalog_core.errors import RefusedError, SelectionError, StorageError
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.copies import copies_on_disk
 from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.partition_copies import check_one_cluster
+from kafkalog_core.ops.groups.groups import absent_groups, offset_expiries
+from kafkalog_core.ops.groups.request import GroupsRequest
 from kafkalog_core.ops.impact.counting import Counted, count_records
 from kafkalog_core.ops.impact.logs import Log, Logs, logs_of, read_logs
-from kafkalog_core.ops.impact.outcomes import EFFECTS, Commit, Impact, bounds_of, impact_on
+from kafkalog_core.ops.impact.outcomes import EFFECTS, Commit, Impact, bounds_of, impact_on, with_expiry
 from kafkalog_core.ops.impact.planned import copied, planned_dir
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.output import tables
@@ -74,6 +78,7 @@ class Impacts(Struct, frozen=True, kw_only=True):
         release: by whose rules a start was simulated; None: none was.
         problems: places that cannot be read, where commits may be missing: a sentence each.
         doubts: why the broker may not start at all: a sentence each.
+        clock: by which release, setting and time offsets expire; None: unknown.
     """
 
     impacts: tuple[Impact, ...]
@@ -81,6 +86,12 @@ class Impacts(Struct, frozen=True, kw_only=True):
     release: str | None = None
     problems: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    clock: str | None = None
+
+    @property
+    def expired(self) -> tuple[Impact, ...]:
+        """Those whose offset the coordinator deletes at its next check."""
+        return tuple(each for each in self.impacts if each.is_expired)
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield the rows."""
@@ -90,8 +101,11 @@ class Impacts(Struct, frozen=True, kw_only=True):
 def find_impacts(request: ImpactRequest, progress: Progress = NO_PROGRESS) -> Impacts:
     """Return what changes for each group.
 
-    Raises StorageError, SettingError, and RefusedError without committed offsets.
+    Raises StorageError, SettingError, SelectionError for a group that is not there, and RefusedError without committed
+    offsets and for the disks of two clusters.
     """
+    brokers = copies_on_disk([*request.targets, *request.replica]).brokers
+    check_one_cluster(brokers, "kafkalog impact", "whose groups must not be mixed")
     with ExitStack() as stack:
         return _Comparison(request, progress, stack).impacts()
 
@@ -134,10 +148,12 @@ class _Comparison:
         """Compare all groups."""
         places = {place for logs in (*self._now, *self._replica) for place in logs.places}
         before, after = self._offsets(place for place in places if place[0] == OFFSETS_TOPIC)
+        self._check_groups(before.offsets.keys() | after.offsets.keys())
         commits: dict[TopicPartition, list[Commit]] = {}
         for commit in self._commits(before, after):
             commits.setdefault(commit.place, []).append(commit)
         found = [impact for place in sorted(commits) for impact in self._of_place(place, commits[place])]
+        found, clock = self._with_expiries(found)
         found.sort(key=lambda each: (EFFECTS.index(each.effect), each.commit.group, each.commit.place))
         return Impacts(
             impacts=tuple(found),
@@ -145,7 +161,34 @@ class _Comparison:
             release=self._release(),
             problems=tuple(self._problems),
             doubts=tuple(doubt for logs in self._started for doubt in logs.doubts),
+            clock=clock,
         )
+
+    def _check_groups(self, known: Iterable[str]) -> None:
+        """Raise SelectionError for a group that has no committed offset."""
+        names = sorted(known)
+        absent = [name for name in self._request.groups if name not in names]
+        if absent:
+            disks = copies_on_disk(self._request.targets)
+            raise SelectionError(absent_groups("no offset of the group {} is in these logs", absent, names, disks))
+
+    def _with_expiries(self, impacts: list[Impact]) -> tuple[list[Impact], str | None]:
+        """Return the impacts with the times at which offsets expire, and by what these are known."""
+        request = self._request
+        asked = GroupsRequest(
+            targets=(*request.targets, *request.replica), now_ms=request.now_ms, kafka=request.kafka, jobs=request.jobs
+        )
+        try:
+            clock, expires = offset_expiries(asked)
+        except (SelectionError, StorageError):  # what cannot be read is among the problems
+            return impacts, None
+        found = []
+        for each in impacts:
+            commit, left = each.commit, each.commit.after
+            # A pending commit may come, so the check leaves the offset alone.
+            time_ms = None if left is None or commit.is_pending else expires(commit.group, commit.place[0], left)
+            found.append(with_expiry(each, time_ms, request.now_ms))
+        return found, clock.note
 
     # --- logs ---------------------------------------------------------------------------------------------------------
     def _copies(self, place: TopicPartition) -> list[Logs]:

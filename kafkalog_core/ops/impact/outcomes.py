@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.kafka.sim.consumer_positions import position_in
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of, moment
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.impact.logs import Log
     from kafkalog_core.topics.group_offsets import CommittedOffset
 
-__all__ = ["EFFECTS", "Commit", "Effect", "Impact", "bounds_of", "impact_on"]
+__all__ = ["EFFECTS", "Commit", "Effect", "Impact", "bounds_of", "impact_on", "with_expiry"]
 
 Effect = Literal["unchanged", "repeats", "skips", "reset", "diverges", "stops", "unknown"]
 EFFECTS: Final[tuple[Effect, ...]] = ("reset", "diverges", "skips", "repeats", "stops", "unknown", "unchanged")
@@ -68,6 +68,8 @@ class Impact(Struct, frozen=True, kw_only=True):
     reused_offsets: int = 0
     damage_offset: int | None = None
     reset_offset: int | None = None
+    expires_ms: int | None = None
+    is_expired: bool = False
     detail: str
 
     @property
@@ -112,6 +114,8 @@ class Impact(Struct, frozen=True, kw_only=True):
             "reused_offsets": self.reused_offsets,
             "damage_offset": self.damage_offset,
             "reset_offset": self.reset_offset,
+            "expires_ms": self.expires_ms,
+            "is_expired": self.is_expired,
             "detail": self.detail,
             "path": self.path,
         }
@@ -328,6 +332,19 @@ class _Assessment:
         return " A batch cannot be opened, so that its records are not counted."
 
 
+def with_expiry(impact: Impact, expires_ms: int | None, now_ms: int) -> Impact:
+    """Return what becomes of a group in a partition, with the time at which its offset expires."""
+    if expires_ms is None:
+        return impact
+    is_expired = expires_ms <= now_ms
+    text = impact.detail + (_EXPIRED.format(moment(expires_ms)) if is_expired else "")
+    return replace(impact, expires_ms=expires_ms, is_expired=is_expired, detail=text)
+
+
+_EXPIRED: Final = (
+    " This offset has expired at {}: the coordinator deletes it at its next check unless the group is in use again "
+    "before that, and then auto.offset.reset decides."
+)
 _RANGE: Final = "the fetch fails, and auto.offset.reset decides"
 _PENDING: Final = " An open transaction is to commit another offset of this partition, which counts if it is committed."
 

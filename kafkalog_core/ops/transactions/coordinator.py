@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
-from kafkalog_core.kafka.sim.cluster import ClusterAssignments, read_assignments, read_topic_id
+from kafkalog_core.format.names import DirectoryState
+from kafkalog_core.kafka.sim.cluster import partition_count, read_topic_id
 from kafkalog_core.kafka.sim.partition_copies import PartitionCopy, current_topic_ids
 from kafkalog_core.kafka.sim.transactions import read_transactions
 from kafkalog_core.ops.transactions.open_transactions import rank_of
-from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import first_of
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
+    from kafkalog_core.kafka.sim.cluster import ClusterAssignments
     from kafkalog_core.topics.transactions import TransactionValue
 
-__all__ = ["Coordinators", "CopiesByPartition", "grouped", "read_cluster", "read_coordinators"]
+__all__ = ["Coordinators", "CopiesByPartition", "grouped", "read_coordinators"]
 
 CopiesByPartition = dict[tuple[str, int], list[PartitionCopy]]
 """The copies of each partition, by topic and number."""
@@ -73,16 +73,6 @@ class Coordinators(Struct, kw_only=True):
         return f"{names} cannot be read as a whole"
 
 
-def read_cluster(log_dirs: Iterable[str]) -> ClusterAssignments | None:
-    """Return what the first metadata log that is whole holds; None: no log directory has one."""
-    for path in log_dirs:
-        log = f"{path}/{METADATA_TOPIC}-0"
-        cluster = read_assignments(log) if is_directory(log) else None
-        if cluster is not None and cluster.topics.names:
-            return cluster
-    return None
-
-
 def grouped(
     copies: Sequence[PartitionCopy], cluster: ClusterAssignments | None
 ) -> tuple[CopiesByPartition, list[PartitionCopy]]:
@@ -131,16 +121,9 @@ def read_coordinators(
         found.partition_of |= dict.fromkeys(values, number)
         if problems:
             found.problems[number] = problems
-    count = _partition_count(cluster) or max((number + 1 for _, number in partitions), default=0)
+    count = partition_count(cluster, TRANSACTIONS_TOPIC) or max((number + 1 for _, number in partitions), default=0)
     found.missing = tuple(sorted(set(range(count)) - found.logs.keys()))
     return found
-
-
-def _partition_count(cluster: ClusterAssignments | None) -> int:
-    """Return the number of partitions of `__transaction_state` in the metadata log; 0: unknown."""
-    if cluster is None:
-        return 0
-    return len(cluster.partitions.get(cluster.topics.ids.get(TRANSACTIONS_TOPIC, ""), {}))
 
 
 def _best(copies: Sequence[PartitionCopy], found: Coordinators) -> str | None:

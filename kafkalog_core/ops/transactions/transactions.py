@@ -14,10 +14,11 @@ from kafkalog_core.findings.broker_actions import START_ACTIONS
 from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import DirectoryState
+from kafkalog_core.kafka.sim.cluster import read_cluster
 from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.sim.partition_copies import PartitionCopy, check_one_cluster, copies_of
-from kafkalog_core.ops.transactions.coordinator import CopiesByPartition, grouped, read_cluster, read_coordinators
+from kafkalog_core.ops.transactions.coordinator import CopiesByPartition, grouped, read_coordinators
 from kafkalog_core.ops.transactions.judgement import KINDS, Judge, Verdict, abort_command, search_command
 from kafkalog_core.ops.transactions.open_transactions import CopyTask, damage_in, read_copy_state, tail_bytes
 from kafkalog_core.output import tables

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,10 @@ from kafkalog_core.format.textfile import uuid_text
 from kafkalog_core.kafka.sim.group_states import Moment
 from tests.support.build import ABORT, COMMIT, offset_checkpoint, partition_metadata
 from tests.support.committed import commit_key, committed_past_end
-from tests.support.groups import GroupLog, classic, command, data_log, found_groups, member, rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.groups import NOW_MS, GroupLog, classic, command, data_log, found_groups, member, rows
 
 DAY_MS = 86_400_000
+DEMO = Path(__file__).resolve().parents[3] / "fixtures" / "demo"
 META = "#\nversion=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=1\n"
 
 
@@ -272,8 +271,44 @@ def test_an_unknown_group_is_an_error_with_the_next_command(tmp_path: Path, opti
     GroupLog(tmp_path).commit(1, group="billing")
     result = command(option, "biling", tmp_path)
     assert result.exit_code == 3
-    assert "no record names the group biling" in result.stderr
-    assert "is billing meant?" in result.stderr
+    assert "no record names the group 'biling' (is billing meant?) in these logs; there is billing" in result.stderr
+
+
+def test_a_moment_before_the_log_is_named_where_a_group_is_unknown_then(tmp_path: Path) -> None:
+    GroupLog(tmp_path).commit(1, time_ms=NOW_MS)
+    for option in ("--group", "--history"):
+        result = command(option, "g", "--at", "2020-01-01", tmp_path)
+        assert result.exit_code == 3
+        assert "no record names the group 'g' at that moment" in result.stderr
+        assert "__consumer_offsets-0 begins at 2027-01-15T08:00:00.000Z: nothing is known of the time" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["elsewhere", "\udcff"])
+def test_a_group_in_a_partition_that_is_not_here(tmp_path: Path, name: str) -> None:
+    """By the number of partitions in the metadata log; the demo disk has one, and that is taken away."""
+    disk = tmp_path / "demo"
+    shutil.copytree(DEMO, disk)
+    (disk / "__consumer_offsets-0").rename(disk / "__consumer_offsets-1")
+    result = command("--group", name, disk)
+    assert result.exit_code == 3
+    assert f"__consumer_offsets-0, in which {name!r} is, is not among what was named" in result.stderr
+    assert "has no copy of __consumer_offsets-0, so the groups there are missing" in command(disk).stdout
+
+
+def test_a_lag_without_logs_is_unknown_and_not_0(tmp_path: Path) -> None:
+    log = GroupLog(tmp_path).commit(5)
+    assert "1 group (1 Empty); the lag is unknown, as none of their logs can be read here" in command(tmp_path).stdout
+    data_log(tmp_path, "t-0", 0, 9)
+    assert "; 4 records not yet read" in command(tmp_path).stdout.splitlines()[0]
+    log.commit(1, topic="u")
+    assert "; 4 records not yet read in the logs that are here" in command(tmp_path).stdout.splitlines()[0]
+
+
+def test_a_topic_without_an_offset_is_a_selection_that_matches_nothing(tmp_path: Path) -> None:
+    GroupLog(tmp_path).commit(5)
+    result = command("--topic", "nope", tmp_path)
+    assert (result.exit_code, "no group has an offset of a topic that matches nope" in result.stderr) == (3, True)
+    assert command("--topic", "t", tmp_path).exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["\udcff", "x" * 70_000, ""])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _DEMO: Final = Path(__file__).resolve().parents[3] / "fixtures" / "demo"
 _TIME_MS: Final = 1_760_000_000_000
+_BEFORE_EXPIRY: Final = ("--now", "2026-11-21T12:00")
 Row = dict[str, Any]
 
 
@@ -70,14 +71,65 @@ def plan(tmp_path: Path) -> Path:
 
 
 def test_a_clean_disk_changes_nothing(demo: Path) -> None:
-    ended = run("impact", demo)
+    ended = run("impact", *_BEFORE_EXPIRY, demo)
     assert ended.exit_code == 0
     assert ended.stdout.startswith("UNCHANGED: 1 group reads on as before, after the next start of the broker.")
+    assert "\n2 partitions of 1 group: the group reads on as before\n" in ended.stdout
     rows = impacts(demo)
     assert {key: (row["effect"], row["resume_offset"], row["unread_records"]) for key, row in rows.items()} == {
         ("billing", "orders", 0): ("unchanged", 17, 75),
         ("billing", "orders", 1): ("unchanged", 23, 85),
     }
+
+
+def test_offsets_that_expire_are_not_unchanged(demo: Path) -> None:
+    """As `groups` reports them: the logs keep their place, but the coordinator does not."""
+    after = ("--now", "2026-12-01")
+    ended = run("impact", *after, demo)
+    text = " ".join(ended.stdout.split())
+    assert ended.exit_code == 0
+    assert text.startswith(
+        "EXPIRED: the logs keep the place of 1 group, but the coordinator deletes 2 expired offsets of 1 group at its "
+        "next check, after the next start of the broker."
+    )
+    assert "2 partitions of 1 group: its offsets have expired" in text
+    assert "offsets.retention.minutes is 10080" in text
+    groups = [json.loads(line) for line in run("groups", "--ndjson", *after, demo).stdout.splitlines()]
+    expires = {row["partition"]: row["expires_ms"] for row in groups if row["type"] == "group_offset"}
+    found = impacts(*after, demo)
+    assert {key[2]: row["expires_ms"] for key, row in found.items()} == expires
+    assert all(row["is_expired"] and "has expired at 2026-11-28" in row["detail"] for row in found.values())
+    assert not any(row["is_expired"] for row in impacts(*_BEFORE_EXPIRY, demo).values())
+    kept = run("impact", *after, "--set", "offsets.retention.minutes=100000", demo)
+    assert kept.stdout.startswith("UNCHANGED")
+
+
+def test_offsets_that_expire_are_counted_next_to_other_impacts(demo: Path, plan: Path) -> None:
+    run("truncate", "--to-offset", 10, "--plan-out", plan, demo / "orders-0")
+    text = " ".join(run("impact", "--now", "2026-12-01", plan).stdout.split())
+    assert text.startswith("IMPACT: of 1 group, 1 has lost its place")
+    assert "; the coordinator deletes 2 expired offsets of 1 group at its next check." in text
+    assert "1 other partition of 1 group: its offset has expired" in text
+
+
+def test_disks_of_two_clusters_are_refused(demo: Path, tmp_path: Path) -> None:
+    write_broker(tmp_path / "other")
+    write_log(tmp_path / "other" / "t-0", range(2), {0: 0})
+    for words in (
+        ["impact", demo],
+        ["impact", "--replica", demo],
+        ["groups", demo],
+        ["groups", "--history", "g", demo],
+    ):
+        ended = run(*words, tmp_path / "other")
+        assert ended.exit_code == 3, words
+        assert "belong to 2 clusters, whose groups must not be mixed" in ended.stderr
+
+
+def test_an_export_has_no_other_form_of_output(demo: Path) -> None:
+    for name in ("impact", "groups"):
+        ended = run(name, "--export", "csv", "--ndjson", demo)
+        assert (ended.exit_code, "leave out --output" in ended.stderr) == (2, True)
 
 
 def test_a_group_past_the_end_goes_on_as_real_consumers_did(tmp_path: Path) -> None:
@@ -219,7 +271,8 @@ def test_what_is_not_there_is_said(demo: Path, tmp_path: Path) -> None:
     ended = run("impact", demo / "orders-0")
     assert ended.exit_code == 3
     assert "none of these disks has a partition of __consumer_offsets" in ended.stderr
-    assert run("impact", "--group", "nobody", demo).stdout.startswith("NO COMMITTED OFFSETS")
+    ended = run("impact", "--group", "biling", demo)
+    assert (ended.exit_code, "the group 'biling' (is billing meant?)" in ended.stderr) == (3, True)
     shutil.rmtree(demo / "orders-1")
     assert "Its log is not on these disks" in run("impact", demo).stdout
     (demo / "__consumer_offsets-0" / f"{0:020}.log").write_bytes(b"\xff" * 4000)
