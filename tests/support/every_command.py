@@ -140,7 +140,7 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--jobs 1 --to-offset 5 --apply {kafka}/customers-0"),
     ),
     "impact": (
-        Case("{kafka}"),
+        Case("{kafka}", 4),
         Case("{plan}", 4, first="truncate --jobs 1 --to-offset 5 --plan-out {plan} {kafka}/orders-1"),
         Case("--replica {other} {kafka}"),
     ),
