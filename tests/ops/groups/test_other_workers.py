@@ -55,7 +55,7 @@ def test_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[s
 def test_an_unknown_group(tmp_path: Path) -> None:
     GroupLog(tmp_path).commit(1, group="billing")
     workers = Inline()
-    with pytest.raises(SelectionError, match=r"biling \(is billing meant\?\)"):
+    with pytest.raises(SelectionError, match=r"'biling' \(is billing meant\?\)"):
         group_rows(workers, tmp_path, groups=("biling",))
     assert workers.pieces == 2
 
