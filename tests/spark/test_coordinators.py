@@ -82,7 +82,7 @@ def test_in_a_notebook(spark: SparkSession) -> None:
         assert [{"type": kind} | row for row in mine] == [row for row in command if row["type"] == kind]
     assert groups.frame("group_offset").count() == 2
     assert groups.frame("group").select("problems").first()[0] == "{}"  # type: ignore[index]
-    with pytest.raises(SelectionError, match="these logs begin at .*, after that moment: --history billing"):
+    with pytest.raises(SelectionError, match=r"these logs begin at .*, after that moment: --history billing"):
         disks.groups("billing", at_ms=1)
     found = disks.transactions("payments-1", now_ms=NOW_MS)
     assert found.frame("transaction_part").count() == 4
