@@ -98,8 +98,8 @@ def impact_command(
 
     For each group and partition the result is: unchanged, N records read again, N records gone that it had not read, or
     a reset by auto.offset.reset, with what earliest and latest read. Nothing is written to the disks. The exit status
-    is 4 if anything changes for a group. An offset that has expired is reported, and does not change the exit status:
-    the coordinator deletes it unless the group is in use again before that.
+    is 4 if anything changes for a group, or if commits cannot be read. An offset that has expired is reported, and does
+    not change the exit status: the coordinator deletes it unless the group is in use again before that.
     """
     if export is not None and output != "table":
         raise click.UsageError("--export is a form of output itself: leave out --output and --ndjson")
@@ -125,7 +125,7 @@ def impact_command(
         )
     end_progress()
     is_changed = any(each.effect not in {"unchanged", "unknown"} for each in found.impacts)
-    status = ExitStatus.DAMAGE if is_changed else ExitStatus.CLEAN
+    status = ExitStatus.DAMAGE if is_changed or found.problems else ExitStatus.CLEAN
     if export is not None:
         _export(found)
         return int(ExitStatus.CLEAN)

@@ -117,6 +117,7 @@ class GroupTable(SummaryTable["GroupBasis | GroupResult"]):
         self._results: list[GroupResult] = []
         self._notes: tuple[str, ...] = ()
         self._known_from_ms: int | None = None
+        self._unread = ""
 
     def write(self, item: GroupBasis | GroupResult) -> None:
         """Keep a group, and at the end what the answer depends on."""
@@ -125,6 +126,8 @@ class GroupTable(SummaryTable["GroupBasis | GroupResult"]):
             return
         self._notes = item.notes
         self._known_from_ms = item.known_from_ms
+        if any(finding.code == "groups.unread" for finding in item.findings):
+            self._unread = "; what cannot be read may hold more"
         self.add_findings(finding.row() for finding in item.findings)
 
     def body(self, summary: Mapping[str, object]) -> list[Text]:
@@ -132,7 +135,8 @@ class GroupTable(SummaryTable["GroupBasis | GroupResult"]):
         del summary
         rows = [each.group for each in self._results]
         if not self._named:
-            lines = sentence_texts(closed(_verdict(rows, self._known_from_ms)), self.width, "bold")
+            verdict = _verdict(rows, self._known_from_ms) + self._unread
+            lines = sentence_texts(closed(verdict), self.width, "bold")
             shown = sorted(rows, key=_weight)
             lines += table_lines(_GROUPS, shown, self.width, noun="group", most=SHOWN_GROUPS, style_of=_style)
             if not rows and self._known_from_ms is not None:
@@ -154,7 +158,8 @@ class GroupTable(SummaryTable["GroupBasis | GroupResult"]):
 
     def _detailed(self, result: GroupResult) -> list[Text]:
         name = str(result.group["group"])
-        lines = sentence_texts(closed(_sentence(result.group, result.offsets)), self.width, "bold")
+        sentence = _sentence(result.group, result.offsets) + self._unread
+        lines = sentence_texts(closed(sentence), self.width, "bold")
         lines += table_lines(_MEMBERS, result.members, self.width, noun="member", most=SHOWN_GROUPS)
         lines += table_lines(
             _OFFSETS, result.offsets, self.width, noun="offset", most=SHOWN_OFFSETS, style_of=_offset_style

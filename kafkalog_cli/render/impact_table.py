@@ -50,7 +50,10 @@ class ImpactTable(AnswerTable["Impacts"]):
         """Return the verdict, and a row for each group and partition."""
         found = self._found
         if found is None or not found.impacts:
-            return Answer(verdict="NO COMMITTED OFFSETS: no group has one here, or none of those that are named")
+            # Of a log that cannot be read to its end nobody knows what it does not hold.
+            known = ", as far as their commits can be read" if found is not None and found.problems else ""
+            verdict = f"NO COMMITTED OFFSETS: no group has one here, or none of those that are named{known}"
+            return Answer(verdict=verdict)
         shown = [each for each in found.impacts if self._shows_all or each.effect not in {"unchanged", "unknown"}]
         warns = found.problems or found.doubts or found.expired
         rest = [each for each in found.impacts if each not in shown]

@@ -214,6 +214,18 @@ def test_partitions_that_no_disk_has(tmp_path: Path) -> None:
     assert any("no copy of __consumer_offsets-0, __consumer_offsets-1" in note for note in basis.notes)
 
 
+def test_what_cannot_be_read_is_named_in_the_first_sentence(tmp_path: Path) -> None:
+    GroupLog(tmp_path).commit(1, time_ms=DAY_MS).commit(2, time_ms=2 * DAY_MS)
+    (log,) = (tmp_path / "__consumer_offsets-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    for options in ((), ("--group", "g")):
+        result = command(*options, tmp_path)
+        assert result.exit_code == 4
+        assert result.stdout.partition("\n")[0].endswith("; what cannot be read may hold more.")
+
+
 # --- expiry -----------------------------------------------------------------------------------------------------------
 def test_what_would_expire_and_when(tmp_path: Path) -> None:
     log = GroupLog(tmp_path).commit(1, time_ms=DAY_MS)

@@ -279,6 +279,9 @@ def test_what_is_not_there_is_said(demo: Path, tmp_path: Path) -> None:
     ended = run("impact", demo)
     assert "Traceback" not in ended.output
     assert "commits may be missing" in ended.stdout
+    assert "NO COMMITTED OFFSETS" in ended.stdout
+    assert "as far as their commits can be read" in " ".join(ended.stdout.split())
+    assert ended.exit_code == 4
     (tmp_path / "plan.json").write_text('{"kafkalog":"kafkalog plans","version":1,"plans":[{}]}')
     ended = run("impact", tmp_path / "plan.json")
     assert (ended.exit_code, "is not a plan file" in ended.stderr) == (3, True)
