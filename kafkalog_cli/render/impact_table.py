@@ -50,7 +50,7 @@ class ImpactTable(AnswerTable["Impacts"]):
         """Return the verdict, and a row for each group and partition."""
         found = self._found
         if found is None or not found.impacts:
-            # Of a log that cannot be read to its end nobody knows what it does not hold.
+            # The part that cannot be read may hold commits.
             known = ", as far as their commits can be read" if found is not None and found.problems else ""
             verdict = f"NO COMMITTED OFFSETS: no group has one here, or none of those that are named{known}"
             return Answer(verdict=verdict)
