@@ -312,7 +312,8 @@ RUNNING: Final = (
             "contains future timestamp(s), making it ineligible to be deleted",
         ),
         "The segment {segment} of {partition} has a record whose timestamp is later than the broker's clock.",
-        "The timestamp is of a wrong clock, or its unit is not milliseconds; or the broker's own clock is slow. Retention by time compares the largest timestamp of a segment with the clock.",
+        "The timestamp is of a wrong clock, or its unit is not milliseconds; or the broker's own clock is slow. "
+        "Retention by time compares the largest timestamp of a segment with the clock.",
         "Keeps the segment, and every later one, until that timestamp is older than retention.ms. Retention by size "
         "still applies.",
         "Look at the timestamps. If they are wrong, limit retention.bytes, or delete records up to an offset "
