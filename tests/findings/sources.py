@@ -23,6 +23,7 @@ SOURCES: Final = {
     "table": "tests/integration/client_table.txt",
     "walks": "tests/integration/walks.txt",
     "actions": "tests/integration/test_start_actions.py",
+    "entries": "tests/integration/test_odd_entries.py",
     "messages": "tests/integration/test_said_of_messages.py",
     "full disk": "tests/integration/test_full_disk.py",
     "clients": "tests/serve/test_client_uses.py",
