@@ -149,8 +149,8 @@ def which_partition_command(partitions: int | None, output: str, **given: Any) -
     the partition, then the name.
 
     The number of partitions is the one that the topic had when the record was written: a topic that has got more
-    partitions since keeps its older records where they are. A Java producer without a key, with a partitioner of its
-    own or with partitioner.ignore.keys chooses otherwise.
+    partitions since keeps its older records where they are. The hash of a key is that of the default partitioner of the
+    Java client.
     """
     asked = _asked(given)
     if partitions is None and asked[0].kind == "key":

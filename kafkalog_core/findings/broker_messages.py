@@ -198,8 +198,7 @@ RUNNING: Final = (
         "Before 0.10.1 the cleaner maps whole segments only (KAFKA-3894). Its map is log.cleaner.dedupe.buffer.size, "
         "divided by log.cleaner.threads, and has an entry of 24 bytes for each key. Up to 0.9 the number of offsets in "
         "the segment counts, not the number of its keys.",
-        "The thread of the log cleaner dies: it compacts nothing until a restart, and compacted topics grow. No record "
-        "changes.",
+        "Does not clean the partition.",
         "Raise log.cleaner.dedupe.buffer.size, or lower log.cleaner.threads, and start the broker again. Releases "
         "0.10.1 and later clean a part of such a segment.",
         (),
@@ -313,8 +312,8 @@ RUNNING: Final = (
             "contains future timestamp(s), making it ineligible to be deleted",
         ),
         "The segment {segment} of {partition} has a record whose timestamp is later than the broker's clock.",
-        "A producer sent the timestamp, because its clock is wrong or its unit is not milliseconds; or the broker's "
-        "own clock is slow. Retention by time compares the largest timestamp of a segment with the clock.",
+        "The timestamp is of a wrong clock, or its unit is not milliseconds; or the broker's own clock is slow. "
+        "Retention by time compares the largest timestamp of a segment with the clock.",
         "Keeps the segment, and every later one, until that timestamp is older than retention.ms. Retention by size "
         "still applies.",
         "Look at the timestamps. If they are wrong, limit retention.bytes, or delete records up to an offset "
@@ -431,8 +430,7 @@ RUNNING: Final = (
         "The coordinator of groups, shares or transactions could not append its records to {partition}: {reason}.",
         "The append failed: the log directory is offline, the broker no longer leads the partition, or the log "
         "refuses the batch. A line before this one may have the exception.",
-        "Answers the requests that waited for these records with the error, and takes back their changes in memory. "
-        "Clients try again. Nothing was written.",
+        "Does not append them.",
         "Nothing needs to be done if clients continue. Else look for errors about this partition in the lines before, "
         "and verify it.",
         ("file.not-readable",),

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
-from kafkalog_core.findings.kinds import CHECKPOINT, CHECKPOINT_WITH_OTHERS, DENIED, MOVE_FILE, REINDEX, FindingType
+from kafkalog_core.findings.kinds import (
+    CHECKPOINT,
+    CHECKPOINT_WITH_OTHERS,
+    DENIED,
+    MOVE_DIRECTORY,
+    MOVE_FILE,
+    REINDEX,
+    FindingType,
+)
 
 __all__ = ["FILES", "INDEXES", "SMALL_FILES"]
 
@@ -139,6 +147,16 @@ FILES: Final = {
         "Ignores it.",
         "Mount the target of the link, or remove the link.",
         "The target of a symbolic link is missing, or the links form a circle.",
+    ),
+    "file.not-a-file": FindingType(
+        "error",
+        "The entry has the name of a file that a broker opens, but it is not a file that can be read: {problem}.",
+        "Takes the whole log directory offline if it opens it. Of a producer snapshot after an unclean shutdown: may "
+        "truncate the log instead.",
+        "Move it out of the partition directory. Then verify shows what has to be rebuilt.",
+        "A pipe, a device or a directory has the name of a producer snapshot, leader-epoch-checkpoint or "
+        "partition.metadata.",
+        next_step=MOVE_FILE,
     ),
     "file.not-regular": FindingType(
         "info",
@@ -493,6 +511,23 @@ SMALL_FILES: Final = {
         "Nothing needs to be done.",
         "Since 3.9 the clean shutdown file holds JSON with the broker's epoch. The shutdown was clean if the file "
         "exists.",
+    ),
+    "clean-shutdown.directory": FindingType(
+        "warning",
+        "The clean shutdown file is an empty directory.",
+        "Deletes it, and starts as after a clean shutdown. Releases before 2.8 do not start.",
+        "If the last shutdown was not clean, or the release is before 2.8, move it out of the log directory.",
+        "A broker only looks whether the entry exists. It writes a file; a person or a tool made the directory.",
+        next_step=MOVE_DIRECTORY,
+    ),
+    "clean-shutdown.not-empty": FindingType(
+        "error",
+        "The clean shutdown file is a directory that is not empty.",
+        "Cannot delete it, and takes the whole log directory offline. Releases before 2.8 do not start.",
+        "Move it out of the log directory. The next start then recovers the segments after each recovery point; if the "
+        "last shutdown was clean, put an empty file in its place instead.",
+        "A broker deletes the clean shutdown file before it loads the partitions.",
+        next_step=MOVE_DIRECTORY,
     ),
     "file.unfinished": FindingType(
         "info",

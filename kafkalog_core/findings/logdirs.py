@@ -18,6 +18,7 @@ from kafkalog_core.findings.kinds import (
 
 __all__ = [
     "CHECKPOINTS",
+    "EMPTY_STRAY",
     "LOG_DIRS",
     "METADATA_LOG",
     "MISSING_METADATA",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 
+EMPTY_STRAY: Final = "Renames the directory to end in -stray, because it has no topic id."
+"""What a KRaft broker does with a partition without segments and without partition.metadata (seen of 4.3.1)."""
 STRAY_DELETED: Final = (
     "Loads the partition, renames its directory to end in -delete, and deletes it with all its records after "
     "file.delete.delay.ms (log.segment.delete.delay.ms, 1 minute)."
@@ -70,7 +73,7 @@ LOG_DIRS: Final = {
     "dir.future-beside-current": FindingType(
         "warning",
         "An unfinished copy is in the same log directory as the partition itself, {other}.",
-        "Cannot replace the partition with it, and takes the log directory offline when it tries.",
+        "Cannot replace the partition with it: takes the log directory offline when it tries, or does not start.",
         "Move one of the two directories out of the log directory.",
         "A broker creates a -future directory only in another log directory than the partition's own.",
         next_step=MOVE_DIRECTORY,
@@ -108,9 +111,32 @@ LOG_DIRS: Final = {
     "dir.future": FindingType(
         "info",
         "This copy was being moved here from another log directory.",
-        "Continues to fill it.",
-        "Nothing needs to be done.",
+        "Loads it as the unfinished copy of a partition.",
+        "If no log directory has the partition itself, copy this directory away before the broker starts.",
         "The broker was moving a replica between two of its log directories.",
+    ),
+    "dir.future-assigned": FindingType(
+        "warning",
+        "The metadata log ({metadata_log}) assigns the partition to this log directory, where only an unfinished copy "
+        "of it is{other}.",
+        "Puts this copy in the place of the partition{then}.",
+        "Compare the log end offsets of the two directories, if there are two. If the other one has more records, copy "
+        "it away before the broker starts.",
+        "The broker was moving a replica between two of its log directories, and had already reported the move to the "
+        "controller (LogManager.recoverAbandonedFutureLogs, since 3.7).",
+        next_step="kafkalog dump {file} --stats",
+    ),
+    "dir.future-alone": FindingType(
+        "error",
+        "The partition is in none of the broker's log directories that were verified: there is only this unfinished "
+        "copy.",
+        "Creates an empty partition in the log directory that the metadata log assigns, and truncates this copy to "
+        "match it. If the partition is in another log directory, continues to fill this copy.",
+        "Verify all log directories of the broker together. If none has the partition, copy this directory away before "
+        "the broker starts.",
+        "A broker fills a -future directory from the partition's own directory. Without that, it begins again with an "
+        "empty one.",
+        next_step="kafkalog dump {file} --stats",
     ),
     "dir.stray": FindingType(
         "info",

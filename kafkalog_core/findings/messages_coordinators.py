@@ -17,6 +17,7 @@ _IMPACT: Final = "kafkalog impact {log_dir}"
 _TRANSACTIONS: Final = "kafkalog transactions {log_dir}"
 _RECORDS: Final = "kafkalog dump --records {place}"
 _UPGRADE: Final = "A later release wrote the record, before the broker was downgraded; or its key is damaged."
+_WITHOUT_OFFSETS: Final = "Answers for its groups as if they had no offsets, except for those that it could load."
 _IGNORED: Final = "Ignores the record, and loads the rest of the partition."
 
 COORDINATORS: Final = (
@@ -28,21 +29,24 @@ COORDINATORS: Final = (
         ("Error loading offsets from {partition}", "Error in loading offsets from {partition}"),
         "The group coordinator could not load the groups in {partition}.",
         "A batch or a record of the partition cannot be read; the exception in the lines after shows the reason.",
-        "Answers for these groups without the offsets that it could not load: their consumers start where "
-        "auto.offset.reset says.",
+        _WITHOUT_OFFSETS,
         "Stop the consumers of these groups. Save their offsets before you repair the partition: groups reads what is "
         "left of them.",
         ("groups.unread", "groups.undecoded"),
         (_GROUPS, "kafkalog verify {place}"),
     ),
-    # GroupMetadataManager.doLoadGroupsAndOffsets of 0.10 to 3.3 throws an IllegalStateException.
+    # GroupMetadataManager.doLoadGroupsAndOffsets of 0.10 to 3.3 throws an IllegalStateException, readMessageKey of
+    # 2.8 too.
     BrokerMessage(
         "broker.group-key-refused",
         "error",
-        ("Unexpected message key {reason} while loading offsets and group metadata",),
+        (
+            "Unexpected message key {reason} while loading offsets and group metadata",
+            "Unknown group metadata message version: {reason}",
+        ),
         "A record of __consumer_offsets has a key that this release does not know: {reason}.",
         _UPGRADE,
-        "Does not load the partition, and answers for its groups as if they had no offsets.",
+        _WITHOUT_OFFSETS,
         "Start the release that wrote the record, or a later one. groups reads all versions.",
         ("groups.undecoded",),
         (_GROUPS,),
@@ -56,8 +60,12 @@ COORDINATORS: Final = (
                 "Unknown message key with version {version} while loading transaction state from {partition}. Ignoring "
                 "it. It could be a left over from an aborted upgrade"
             ),
+            (
+                "Unknown message value with version {version} while loading transaction state from {partition}. "
+                "Ignoring it. It could be a left over from an aborted upgrade"
+            ),
         ),
-        "A record of {partition} has a key of version {version}, which this release does not know.",
+        "A record of {partition} has a key or a value of version {version}, which this release does not know.",
         _UPGRADE,
         _IGNORED,
         "Look at the record, if the broker was not downgraded.",
@@ -97,7 +105,7 @@ COORDINATORS: Final = (
         ),
         "The coordinator does not know the topics that the members of group {other} subscribe to.",
         "A client sends a subscription of its own form under the protocol type consumer.",
-        "Deletes no offset of the group while it has members.",
+        "Continues.",
         "Nothing needs to be done, if the client is known to send its own form.",
         ("groups.undecoded",),
         ("kafkalog groups --group {other} {log_dir}",),
@@ -109,8 +117,7 @@ COORDINATORS: Final = (
         ("Error loading transactions from transaction log {partition}",),
         "The transaction coordinator could not read {partition} to its end.",
         "A batch or a record of the partition cannot be read; the exception in the lines after shows the reason.",
-        "Continues with the transactions as they were before that record: later ones may never get their markers, and "
-        "hold read_committed consumers back.",
+        "Continues with the transactions as they were before that record.",
         "Look for transactions that hold a partition back, before you repair the transaction log.",
         ("crc-mismatch",),
         (_TRANSACTIONS, "kafkalog verify {place}"),
@@ -154,8 +161,7 @@ COORDINATORS: Final = (
         ),
         "A consumer has read records of {partition} that the leader does not have.",
         "The leader was elected uncleanly, or lost the end of its log.",
-        "Reports the end of the leader epoch that the consumer has read. The consumer continues there, or stops with "
-        "an error if auto.offset.reset is none.",
+        "The consumer continues there, or stops with an error if auto.offset.reset is none.",
         "Look for the missing records on other replicas, and see which groups read others instead.",
         (),
         (_GROUPS, _IMPACT),

@@ -11,8 +11,7 @@ __all__ = ["DIRECTORIES"]
 
 _OFFLINE: Final = "Takes the whole log directory offline, and halts if it is the last one. Before 1.0 it halts."
 _IO: Final = (
-    "If it was loading or writing a log, takes the whole log directory offline, and halts if it is the last one. "
-    "Before 1.0 it then halts."
+    "If it was loading or writing a log, takes the whole log directory offline, and halts if it is the last one."
 )
 """The line may also be about a connection, a keystore, or the broker's own log files."""
 _DISK: Final = ("dmesg | tail -50", "df -h {log_dir}", "df -i {log_dir}")
@@ -168,7 +167,7 @@ DIRECTORIES: Final = (
         "The file system does not let the broker open or lock .lock in {dir}.",
         "The log directory is on a file system without locks: NFS without its lock service, or another network or "
         "shared file system. The records are not the cause.",
-        "Takes the log directory offline, and halts if it is the last one. Before 1.0 it does not start.",
+        "Takes the whole log directory offline, and halts if it is the last one.",
         "Put the log directory on a local disk, or mount the file system with locks (for NFS: version 4, or with the "
         "lock service of version 3). Do not delete .lock: the next start creates and locks it again.",
         (),
@@ -299,7 +298,7 @@ DIRECTORIES: Final = (
         ("The log dir {dir} is already offline due to a previous IO exception",),
         "{dir} had failed before, so a later operation in it failed too.",
         "An earlier error in the same directory, for example an unreadable checkpoint.",
-        "At the start it does not start. While it runs, the request fails, and the directory remains offline.",
+        "At the start it does not start.",
         _OTHER_LINES,
         ("checkpoint",),
         _DIR,
@@ -506,7 +505,7 @@ DIRECTORIES: Final = (
         ("Encountered metadata publishing fault: {reason}", "Encountered metadata loading fault: {reason}"),
         "The broker could not apply a change of the cluster's metadata: {reason}.",
         "The exception after this line shows the reason, often an error in a log directory.",
-        "Continues. Partitions that the change concerns may be offline on it, or have older settings.",
+        "Continues.",
         "Read the exception in the next lines, repair the cause, and start the broker again.",
         ("dir.unclean",),
     ),

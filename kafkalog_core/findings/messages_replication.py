@@ -57,8 +57,7 @@ REPLICATION: Final = (
         "The leader of {partition} has no records at the offset that this follower needs next.",
         "The leader's log ends before that offset, because the leader lost records (an unclean election, a damaged or "
         "deleted log). Or it starts after that offset, because retention was faster than this follower.",
-        "Truncates its log where the leader's log ends. If the leader's log starts after the end of this log, deletes "
-        "the whole log and starts it again there.",
+        "If the leader's log starts after the end of this log, deletes the whole log and starts it again there.",
         _LEADER_LOST,
         (),
         _SEGMENTS,

@@ -500,7 +500,7 @@ FILES: Final = (
         ),
         "The broker could not write a checkpoint: {path}.",
         "The disk is full, read-only or failing, or the file belongs to another user.",
-        "Takes the log directory offline, and halts if it is the last one.",
+        "Takes the whole log directory offline, and halts if it is the last one.",
         "Check the free space, the mount and dmesg. Give the files of the directory to the broker's user.",
         ("file.foreign-owner", "file.unreadable"),
         ("ls -ln {path}", "df -h {path}"),

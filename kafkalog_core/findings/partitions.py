@@ -43,8 +43,8 @@ PARTITIONS: Final = {
     "record.not-decoded": FindingType(
         "warning",
         "Records do not decode because {what}{why}: {records}, the first at offset {offset}.",
-        "Depends on the topic. A group coordinator of 4.x skips records of an unknown type, and loads nothing of the "
-        "partition if the value of a known type does not decode; a transaction coordinator skips such records.",
+        "A group coordinator of 4.x skips records of an unknown type, and loads nothing of the partition if the value "
+        "of a known type does not decode. A transaction coordinator of 4.x skips records of an unknown type.",
         cure="Their bytes are in the columns key and value. If the file holds records of another topic, name it: "
         "kafkalog dump --decode TOPIC. If a later release of Kafka wrote them, update kafkalog. Else "
         "compare the log with another replica.",

@@ -57,6 +57,8 @@ _CODE_OF_STATE: Final = {
     DirectoryState.FUTURE: "dir.future",
     DirectoryState.STRAY: "dir.stray",
 }
+_READ_FIRST: Final = {fixed_file_name(kind): kind for kind in (FileKind.CLEAN_SHUTDOWN, FileKind.META_PROPERTIES)}
+"""What a broker looks for before it lists the partitions, be it a file or a directory (`LogManager.loadLogs`)."""
 _NO_DIRECTORY: Final = frozenset({"file.broken-link", "file.not-regular"})
 _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 
@@ -116,12 +118,15 @@ def log_dir_of(listing: Listing) -> LogDir:
         key=lambda partition: partition.sort_key,
     )
     live_kinds = {file.name.kind for file in listing.files if file.name.state is FileState.LIVE}
+    live_kinds |= {_READ_FIRST[each.raw_name] for each in listing.directories if each.raw_name in _READ_FIRST}
     # A checkpoint, meta.properties or the clean shutdown file: only a broker writes these.
     is_broker_dir = not live_kinds.isdisjoint(BROKER_KINDS)
     findings = [(is_broker_dir and _no_directory(finding)) or finding for finding in listing.findings]
     remote_files: tuple[FileInfo, ...] = ()
     for directory, name in named:
-        if name.problem is not None:
+        if directory.raw_name in _READ_FIRST:
+            findings += _mark_findings(directory)
+        elif name.problem is not None:
             code = "dir.not-a-partition" if is_broker_dir else "dir.not-a-partition-here"
             findings.append(found(code, directory.path, problem=name.problem))
         elif name.state is DirectoryState.REMOTE_INDEX_CACHE:
@@ -199,6 +204,17 @@ def _no_directory(finding: Finding) -> Finding | None:
         return None
     problem = finding.message[:1].lower() + finding.message[1:].removesuffix(".")
     return found("dir.no-directory", finding.path, topic=name.topic, partition=name.partition, problem=problem)
+
+
+def _mark_findings(directory: DirectoryInfo) -> Iterator[Finding]:
+    """Yield what is wrong with a clean shutdown file that is a directory: a broker deletes only an empty one."""
+    if _READ_FIRST[directory.raw_name] is not FileKind.CLEAN_SHUTDOWN:
+        return
+    try:
+        is_empty = not any(True for _ in names_in(directory.path))
+    except StorageError:
+        is_empty = False
+    yield found("clean-shutdown.directory" if is_empty else "clean-shutdown.not-empty", directory.path)
 
 
 def _list_remote_index_cache(directory: DirectoryInfo) -> tuple[tuple[FileInfo, ...], tuple[Finding, ...]]:

@@ -49,6 +49,8 @@ _METADATA_KINDS: Final = frozenset({FileKind.LEADER_EPOCH, FileKind.PARTITION_ME
 _UNFINISHED: Final = frozenset({FileState.TEMPORARY, FileState.PARTIAL})
 _NO_FILE: Final = frozenset({"file.broken-link", "file.not-regular", "dir.nested"})
 _INDEX_KINDS: Final = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
+_OPENED_KINDS: Final = frozenset({FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA, FileKind.SNAPSHOT})
+"""Others that a broker opens without a look at what they are."""
 _MOST_PAUSES: Final = 5
 _PAUSE_S: Final = 0.02
 _PAUSE: Final = Event()
@@ -159,6 +161,8 @@ def _not_a_file(finding: Finding, partition: Partition) -> Finding | None:
     # A broken link does not stop the broker: RandomAccessFile of AbstractIndex creates the file that it leads to.
     if name.kind in _INDEX_KINDS and not is_v07 and finding.code != "file.broken-link":
         return found("index.not-a-file", finding.path, offset=name.base_offset, problem=problem)
+    if name.kind in _OPENED_KINDS and not is_v07 and finding.code != "file.broken-link":
+        return found("file.not-a-file", finding.path, problem=problem)
     return None
 
 

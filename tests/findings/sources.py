@@ -23,6 +23,9 @@ SOURCES: Final = {
     "table": "tests/integration/client_table.txt",
     "walks": "tests/integration/walks.txt",
     "actions": "tests/integration/test_start_actions.py",
+    "entries": "tests/integration/test_odd_entries.py",
+    "messages": "tests/integration/test_said_of_messages.py",
+    "full disk": "tests/integration/test_full_disk.py",
     "clients": "tests/serve/test_client_uses.py",
     "live": "tests/integration/test_live_broker.py",
     "corpus": "tests/corpus",
@@ -31,8 +34,6 @@ SOURCES: Final = {
     "rolls": "tests/integration/test_live_dump.py",
     # what a line of Kafka's own log says by its words, and nothing more
     "wording": "kafkalog_core/findings/broker_messages.py",
-    # read in Kafka's classes, which the entry names; not seen in a run that is kept
-    "classes": "kafkalog_core/findings/messages_start.py",
     # what kafkalog itself does: no word about Kafka's behaviour
     "kafkalog": "docs/index.md",
 }

@@ -194,6 +194,37 @@ class BrokerAssignments(Struct, frozen=True):
             finding = replace(finding, next_step=_SET_TOPIC_ID.format(expected))
         return finding if rules_of(self.release).renames_strays else replace(finding, broker_action=STRAY_DELETED)
 
+    def future(self, log_dir: str, place: PartitionPath, topic_id: str, current: str | None) -> Finding | None:
+        """Return what becomes of the unfinished copy of a partition; None: the broker continues to fill it.
+
+        Args:
+            log_dir: path of the log directory with the copy, one of `directory_ids`.
+            place: the directory of the copy.
+            topic_id: of its partition.metadata.
+            current: path of the directory of the partition itself; None: no log directory here has one.
+        """
+        name, own = place.name, self.directory_ids.get(log_dir)
+        directory = self.cluster.directory_of(topic_id, name.partition, self.node_id)
+        if current is not None and os.path.dirname(current) == log_dir:
+            return None  # it cannot take the place of that one, which a finding of the log directory reports
+        # LogManager.recoverAbandonedFutureLogs (KAFKA-16082): after all logs are loaded, however far the copy is
+        if own is not None and directory == own:
+            other = "" if current is None else f"; the partition itself is in {current}"
+            then = "" if current is None else ", and renames the other directory to end in -delete"
+            finding = found(
+                "dir.future-assigned",
+                place.path,
+                metadata_log=self.cluster.path,
+                other=other,
+                then=then,
+                topic=name.topic,
+                partition=name.partition,
+            )
+            return finding if current is not None else replace(finding, severity="info")
+        if current is not None:
+            return None
+        return found("dir.future-alone", place.path, topic=name.topic, partition=name.partition)
+
     def other_directory(self, log_dir: str, held: Iterable[tuple[PartitionPath, str]]) -> Finding | None:
         """Return the finding that a log directory has another id than the metadata log knows; None: it has not.
 

@@ -15,6 +15,7 @@ from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, for_rules, found
 from kafkalog_core.findings.broker_actions import DOES_NOT_START
 from kafkalog_core.findings.kinds import AS_BROKER
+from kafkalog_core.findings.logdirs import EMPTY_STRAY
 from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
 from kafkalog_core.format.checkpoint import CheckpointOffset
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogDirs", "interrupted_runs"]
 
+_NOT_FILES: Final = frozenset({"file.not-a-file", "index.not-a-file"})
 _WORSE: Final = _NO_META | {"dir.future-beside-current"}
 """Warnings of a listing that are errors in a log directory: no healthy broker leaves them."""
 _NAMES_SHOWN: Final = 5
@@ -207,7 +209,8 @@ class LogDirs:
                     verdict, rules_of(self._dir_context(broker_dir).release).search, is_reported=stops
                 )
         if broker_dir is not None:
-            findings = [self._of_release(finding, broker_dir) for finding in findings]
+            is_without_id = bool(is_served and context.is_kraft and verdict.metadata is None)
+            findings = [self._of_release(finding, broker_dir, is_without_id=is_without_id) for finding in findings]
         if broker_dir is not None and is_served:
             findings += self._start_findings(broker_dir, place, starts, findings, is_cleaned=bool(context.is_cleaned))
             if any(finding.next_step == AS_BROKER for finding in findings):
@@ -221,7 +224,7 @@ class LogDirs:
             findings += _cluster_findings(broker_dir, place)
             findings += snapshot_findings(verdict, context)
             findings += quorum_findings(verdict)
-        return replace(verdict, findings=tuple(findings))
+        return replace(verdict, findings=tuple(_without_missing(findings)))
 
     def _starts(self, broker_dir: BrokerDir | None, place: PartitionPath) -> Starts:
         """Return the next start of a broker on a partition; its release and settings are read when it is asked."""
@@ -263,10 +266,18 @@ class LogDirs:
             for topic in given.topics or (None,):
                 context.settings.for_topic(topic)
 
-    def _of_release(self, finding: Finding, broker_dir: BrokerDir) -> Finding:
-        """Return a finding with what its release does with it; the release is inferred only where releases differ."""
-        kind = FINDING_TYPES[finding.code]
-        return for_rules(finding, rules_of(self._dir_context(broker_dir).release)) if kind.variants else finding
+    def _of_release(self, finding: Finding, broker_dir: BrokerDir, *, is_without_id: bool) -> Finding:
+        """Return a finding with what its release does with it; the release is inferred only where releases differ.
+
+        is_without_id: whether it is about a partition of KRaft that has no partition.metadata.
+        """
+        is_stray = is_without_id and finding.code == "partition.empty"
+        if not is_stray and not FINDING_TYPES[finding.code].variants:
+            return finding
+        rules = rules_of(self._dir_context(broker_dir).release)
+        if is_stray and rules.renames_strays:  # LogManager.isStrayReplica
+            return replace(finding, broker_action=EMPTY_STRAY)
+        return for_rules(finding, rules)
 
     def _start_findings(
         self,
@@ -356,8 +367,10 @@ class LogDirs:
             *not_assigned,
             *self._committed_past_ends(),
         )
+        replacing = {finding.path for _, finding in found_across if finding.code == "dir.future-assigned"}
         for path, finding in found_across:
-            by_place.setdefault(path, []).append(finding)
+            if finding.code != "dir.moving" or finding.path not in replacing:
+                by_place.setdefault(path, []).append(finding)
         for path, findings in by_place.items():
             yield PlaceVerdict(path=path, findings=tuple(findings))
 
@@ -411,12 +424,34 @@ class LogDirs:
             nodes = {owners.node_of(each.path) for each in group}
             same = (path for path in others if owners.node_of(path) in {None, *nodes})
             assignments = owners.assignments([*(each.path for each in group), *same])
+            current = {
+                (place.name.topic, place.name.partition): place.path
+                for broker_dir in group
+                for place in broker_dir.log_dir.partitions
+                if place.name.state is DirectoryState.CURRENT
+            }
             for broker_dir in group:
                 other_node = owners.other_node(broker_dir.path)
                 if other_node is not None:  # the broker does not start
                     yield broker_dir.path, other_node
                 elif assignments is not None:
                     yield from self._of_broker_dir(broker_dir, assignments, compared)
+                    yield from self._futures(broker_dir, assignments, current)
+
+    def _futures(
+        self,
+        broker_dir: BrokerDir,
+        assignments: BrokerAssignments,
+        current: Mapping[tuple[str | None, int | None], str],
+    ) -> Iterator[tuple[str, Finding]]:
+        """Yield what becomes of unfinished copies, by what the metadata log assigns to their log directory."""
+        for each in self._topic_ids:
+            name = each.place.name
+            if each.broker_dir is broker_dir and name.state is DirectoryState.FUTURE:
+                own = current.get((name.topic, name.partition))
+                finding = assignments.future(broker_dir.path, each.place, each.topic_id, own)
+                if finding is not None:
+                    yield each.place.path, finding
 
     def _of_broker_dir(
         self, broker_dir: BrokerDir, assignments: BrokerAssignments, compared: set[str]
@@ -549,3 +584,12 @@ def _is_measured(verdict: PartitionVerdict) -> bool:
 
 
 # --- the files at the top ---------------------------------------------------------------------------------------------
+
+
+def _without_missing(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield findings without those about missing or unread files that are there, but are not files.
+
+    A broker opens such an entry, so what it does without the file is not what it does here.
+    """
+    not_files = {finding.path for finding in findings if finding.code in _NOT_FILES}
+    yield from (each for each in findings if each.path not in not_files or each.code in _NOT_FILES)

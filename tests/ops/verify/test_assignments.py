@@ -147,6 +147,48 @@ def test_another_directory_id(tmp_path: Path) -> None:
     assert text(OTHER) in found.message
 
 
+FUTURE = "t-0.0123456789abcdef0123456789abcdef-future"
+
+
+def moving(path: Path, *, assigned: bytes) -> tuple[Path, Path]:
+    """Two log directories of node 1: the metadata log in the first, the partition nowhere yet."""
+    records = (topic("t", an_id(1)), partition(an_id(1), directories=(assigned,)), registered(DIRECTORY, OTHER))
+    first, second = disk(path / "a", *records), path / "b"
+    second.mkdir()
+    properties = {"version": "1", "node.id": str(NODE), "cluster.id": "c", "directory.id": text(OTHER)}
+    (second / "meta.properties").write_bytes(meta_properties(properties))
+    return first, second
+
+
+def test_a_copy_in_the_log_directory_that_is_assigned(tmp_path: Path) -> None:
+    first, second = moving(tmp_path, assigned=OTHER)
+    shutil.copytree(first / "t-0", second / FUTURE)
+    (found,) = findings(first, second)
+    assert (found.code, found.severity, found.path) == ("dir.future-assigned", "warning", str(second / FUTURE))
+    assert found.message.endswith(f"the partition itself is in {first}/t-0.")
+    assert "-delete" in (found.broker_action or "")
+    shutil.rmtree(first / "t-0")
+    (found,) = findings(first, second)
+    assert (found.code, found.severity) == ("dir.future-assigned", "info")
+    assert found.broker_action == "Puts this copy in the place of the partition."
+
+
+def test_a_copy_without_its_partition(tmp_path: Path) -> None:
+    first, second = moving(tmp_path, assigned=DIRECTORY)
+    (first / "t-0").rename(second / FUTURE)
+    (found,) = findings(first, second)
+    assert (found.code, found.severity) == ("dir.future-alone", "error")
+
+
+def test_a_copy_that_moves(tmp_path: Path) -> None:
+    first, second = moving(tmp_path, assigned=DIRECTORY)
+    shutil.copytree(first / "t-0", second / FUTURE)
+    assert [each.code for each in findings(first, second)] == ["dir.moving"]
+    shutil.copytree(first / "t-0", first / FUTURE)
+    shutil.rmtree(second / FUTURE)
+    assert findings(first, second) == [], "one in the same log directory has a finding of its own"
+
+
 def test_a_controller_that_is_no_voter(tmp_path: Path) -> None:
     """Seen of 4.3.1: the one controller waits without end."""
     assert findings(disk(tmp_path / "a", *GOOD, voter=DIRECTORY)) == []

@@ -17,6 +17,7 @@ from kafkalog_core.format.properties import PropertyFile
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import OffsetText, PropertyText, read_offsets, read_properties
 from kafkalog_core.storage.access import code_of_error
+from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -205,14 +206,16 @@ def read_broker_dir(log_dir: LogDir) -> BrokerDir:
         try:
             text = read_offsets(path, kind)
         except StorageError as error:
-            findings.append(found(code_of_error(error), path, reason=error.message))
+            if not is_directory(path):  # else the listing has said that the broker does not start on it
+                findings.append(found(code_of_error(error), path, reason=error.message))
             unread.add(kind)
             continue
         if text is not None:
             offsets[kind] = text
             findings += text.findings
     meta = _read_properties(log_dir.path, FileKind.META_PROPERTIES, findings)
-    _read_properties(log_dir.path, FileKind.CLEAN_SHUTDOWN, findings)
+    if not is_directory(f"{log_dir.path}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}"):
+        _read_properties(log_dir.path, FileKind.CLEAN_SHUTDOWN, findings)
     return BrokerDir(
         log_dir=log_dir,
         offsets=offsets,
