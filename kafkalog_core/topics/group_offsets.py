@@ -201,7 +201,7 @@ class GroupOffsets(Struct):
 
     def _decoded(self, name: str, version: int, data: bytes) -> dict[str, Any] | None:
         try:
-            return codec(name, version).decode_whole(memoryview(data)[VERSION_BYTES:])
+            return codec(name, version).decode_whole(data, VERSION_BYTES)
         except ProtocolError as error:
             self.skipped[str(error)] += 1
             return None
@@ -212,7 +212,7 @@ def place_of_key(key: bytes | None) -> TopicPartition | None:
     if key is None or int.from_bytes(key[:VERSION_BYTES], "big") not in _OFFSET_KEYS:
         return None
     try:
-        decoded = codec("OffsetCommitKey", 0).decode_whole(memoryview(key)[VERSION_BYTES:])
+        decoded = codec("OffsetCommitKey", 0).decode_whole(key, VERSION_BYTES)
     except ProtocolError:
         return None
     return decoded["topic"], decoded["partition"]

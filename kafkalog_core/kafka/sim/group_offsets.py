@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import StorageError
@@ -108,13 +109,14 @@ def _replay(
     return problems
 
 
-def records_of(run: RecordRun) -> Iterator[tuple[int, int, int, bytes | None, bytes | None]]:
-    """Yield the row of its batch, offset, timestamp, key and value of each record."""
+def records_of(
+    run: RecordRun, marks: bytes | bytearray | None = None
+) -> Iterator[tuple[int, int, int, bytes | None, bytes | None]]:
+    """Yield the row of its batch, offset, timestamp, key and value of each record, or of each marked one."""
     memory = run.memory
     names = ("batch", "offset", "timestamp_ms", "key_start", "key_size", "value_start", "value_size")
-    for row, offset, timestamp_ms, key, key_size, value, value_size in zip(
-        *map(run.records.column, names), strict=True
-    ):
+    rows = zip(*map(run.records.column, names), strict=True)
+    for row, offset, timestamp_ms, key, key_size, value, value_size in rows if marks is None else compress(rows, marks):
         yield (
             row,
             offset,

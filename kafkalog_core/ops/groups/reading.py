@@ -174,8 +174,7 @@ def read_groups(
         records = joined(islice(results, len(log.parts)))
         _count(records, log, report)
         result.findings += _unread(log.path, records)
-        if records.latest or records.ordered:
-            result.last_ms = max(result.last_ms, records.last_ms)
+        result.last_ms = max(result.last_ms, records.last_ms)
         watch = _Owners(result, names) if groups else None
         states = replayed(records, None if watch is None else watch.see)
         has_earlier = _note_lost(result, request, log, records) or has_earlier
@@ -239,11 +238,11 @@ def _note_lost(result: ReadGroups, request: GroupsRequest, log: GroupLog, record
     is_later = request.until_ms is not None and records.first_ms is not None and records.first_ms > request.until_ms
     if is_later and records.first_ms is not None:
         result.later_logs[log.path] = records.first_ms
-    known = {each.key for each in records.ordered}
+    known = {each.key for each in records.ordered} | records.newest.keys()
     lost: list[str] = []
     for key, offset in records.later.items():
         place = place_of_key(key)
-        if place is None or offset >= (log.cleaned_to or 0) or key in records.latest or key in known:
+        if place is None or offset >= (log.cleaned_to or 0) or key in known:
             continue
         size = int.from_bytes(key[2:4], "big")
         result.lost.setdefault(key[4 : 4 + size].decode(), set()).add(place)
