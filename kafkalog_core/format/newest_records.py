@@ -117,9 +117,7 @@ class NewestByKey:
         """Add what a later part of the log says."""
         cells = memoryview(later.rows).cast("q")
         self._state[n.N_NEXT] = 0
-        while not kernels.join_newest(
-            cells, later.count, later.data, self._state, self._table, self._rows, self._data
-        ):
+        while not kernels.join_newest(cells, later.count, later.data, self._state, self._table, self._rows, self._data):
             self._enlarge()
 
     def records(self) -> NewestRecords:

@@ -388,7 +388,7 @@ Q_RECORDS: Final = 7  # records that were read
 Q_SIZE: Final = 8
 KEYS_AHEAD: Final = 64  # digests are computed this many records ahead, so that table entries can be prefetched
 
-# --- the newest record of each key: a row of cells for each key, and cells of the state after those of its map ---------
+# --- the newest record of each key: a row of cells for each key; cells of the state after those of its map ------------
 N_OFFSET: Final = 0
 N_TIME: Final = 1
 N_VALUE: Final = 2  # where the value is in the data

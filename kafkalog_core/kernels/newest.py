@@ -129,7 +129,7 @@ def _keep_row(
     room: cython.Py_ssize_t,
     data: object,
 ) -> cython.bint:
-    """Keep what the cells of `e` from `of` on say of a key. Return whether there is room for it; else nothing changes."""
+    """Keep what the row at cell `of` of `e` says of a key. Return whether there is room; else nothing has changed."""
     at: cython.Py_ssize_t = entry_of(e[of + N_LOW], e[of + N_HIGH], q[Q_SLOTS], t)
     is_new: cython.bint
     row: cython.Py_ssize_t

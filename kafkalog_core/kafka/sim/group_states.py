@@ -12,7 +12,7 @@ committed.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,23 +21,28 @@ from kafkalog_core import kernels
 from kafkalog_core.engine.parts import WHOLE, divide, part_items, with_begin
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.decode import PayloadDamage, decode_run
-from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_INT64, TRANSACTIONAL_BIT
+from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64, TRANSACTIONAL_BIT
 from kafkalog_core.format.literals import ByteLiteral
 from kafkalog_core.format.newest_records import NewestByKey, NewestRecords
 from kafkalog_core.kafka.rules.producer_anomalies import markers_of
-from kafkalog_core.kafka.sim.group_offsets import records_of
+from kafkalog_core.kafka.sim.coordinator_logs import records_of
+from kafkalog_core.kafka.sim.logfiles import unit_of_partition
 from kafkalog_core.kernels.constants import MARKED
 from kafkalog_core.kernels.programs import WANTS_KEY
+from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field
-from kafkalog_core.topics.group_states import OFFSET_KEYS, GroupStates
+from kafkalog_core.text import count_of
+from kafkalog_core.topics.group_offsets import OFFSET_KEYS
+from kafkalog_core.topics.group_states import GroupStates, group_of_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.parts import LogPart
     from kafkalog_core.format.decode import RecordRun
+    from kafkalog_core.format.newest_records import NewestRecord
     from kafkalog_core.kafka.sim.logfiles import LogFile
     from kafkalog_core.storage.scan import Run
 
@@ -49,6 +54,7 @@ __all__ = [
     "group_history",
     "joined",
     "parts_of",
+    "read_groups",
     "read_part",
     "replay",
     "replayed",
@@ -155,6 +161,34 @@ def parts_of(files: Iterable[LogFile], options: ScanOptions) -> list[GroupLogPar
                 pass  # the part that is read first reports it
         parts += [GroupLogPart(file.path, file.base_offset, each, -(-size // len(pieces))) for each in pieces]
     return parts
+
+
+def read_groups(
+    directories: Iterable[str], *, max_batch_bytes: int = MAX_BATCH_BYTES, until_ms: int = MAX_INT64
+) -> tuple[GroupStates, list[str]]:
+    """Return the state of the groups, and a sentence for each place that cannot be read, where commits may be missing.
+
+    Args:
+        directories: of the partitions of `__consumer_offsets`, one copy of each.
+        max_batch_bytes: larger batches are damage.
+        until_ms: records with a later timestamp are left out.
+    """
+    states, problems = GroupStates(), list[str]()
+    options = ScanOptions(max_batch_bytes=max_batch_bytes, resync=True)
+    for directory in directories:
+        try:
+            parts = parts_of(unit_of_partition(read_partition(directory), None).files, options)
+        except StorageError as error:
+            problems.append(str(error))
+            continue
+        moment = Moment(until_ms=until_ms)
+        records = joined(read_part(part, moment, None, max_batch_bytes, lambda _: None) for part in parts)
+        of_partition = replayed(records)
+        problems += records.problems
+        for what, count in of_partition.undecoded().items():
+            problems.append(f"{directory}: {count_of(count, 'record')}: {what}")
+        states.absorb(of_partition)
+    return states, problems
 
 
 def joined(parts: Iterable[GroupRecords]) -> GroupRecords:
@@ -338,15 +372,15 @@ class _Reader:
                 marks[number] = MARKED
 
 
-def records_in_order(found: GroupRecords) -> list[GroupLogRecord]:
+def _in_order(newest: Iterable[NewestRecord], ordered: Sequence[GroupLogRecord]) -> list[GroupLogRecord]:
     """Return the records that decide the state, in the order of the log."""
-    in_transactions = {each.key for each in found.ordered if each.transaction is not None and each.is_commit is None}
-    ordered = []
-    for key, offset, timestamp_ms, value, tombstone, _ in found.newest:
-        ordered.append(GroupLogRecord(offset, timestamp_ms, key, value))
+    in_transactions = {each.key for each in ordered if each.transaction is not None and each.is_commit is None}
+    records = []
+    for key, offset, timestamp_ms, value, tombstone, _ in newest:
+        records.append(GroupLogRecord(offset, timestamp_ms, key, value))
         if tombstone not in {-1, offset} and key in in_transactions:
-            ordered.append(GroupLogRecord(tombstone, timestamp_ms, key, None))
-    return sorted([*ordered, *found.ordered], key=_OFFSET)
+            records.append(GroupLogRecord(tombstone, timestamp_ms, key, None))
+    return sorted([*records, *ordered], key=_OFFSET)
 
 
 def replayed(found: GroupRecords, seen: Callable[[GroupLogRecord, GroupStates], None] | None = None) -> GroupStates:
@@ -354,14 +388,17 @@ def replayed(found: GroupRecords, seen: Callable[[GroupLogRecord, GroupStates], 
 
     seen: called with each record and marker, and the state after it.
     """
-    states = GroupStates(skipped=Counter())
+    states = GroupStates()
     if found.keyless:
-        states.offsets.skipped["a record without a key"] = found.keyless
+        states.skipped["a record without a key"] = found.keyless
+    newest = list(found.newest)
     # A group without offsets exists by a commit before their tombstones, if its own tombstone is not later.
-    notes = deque(sorted((each.replaced, each.key) for each in found.newest if each.value is None and each.replaced >= 0))
-    for record in records_in_order(found):
+    notes = deque(sorted((each.replaced, each.key) for each in newest if each.value is None and each.replaced >= 0))
+    for record in _in_order(newest, found.ordered):
         while notes and notes[0][0] < record.offset:
-            states.note_commit(notes.popleft()[1])
+            name = group_of_key(notes.popleft()[1])
+            if name is not None:
+                states.note_commit(name)
         replay(states, record)
         if seen is not None:
             seen(record, states)

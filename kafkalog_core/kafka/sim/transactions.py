@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafkalog_core.errors import ProtocolError, StorageError
 from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
-from kafkalog_core.kafka.sim.group_offsets import partition_runs, records_of
+from kafkalog_core.kafka.sim.coordinator_logs import partition_runs, records_of
 from kafkalog_core.text import count_of
 from kafkalog_core.topics.transactions import decode_transaction
 

@@ -336,17 +336,19 @@ class _Table:
             "leader_epoch": None if committed.leader_epoch < 0 else committed.leader_epoch,
             "metadata": committed.metadata,
             "commit_timestamp_ms": None if committed.commit_timestamp_ms < 0 else committed.commit_timestamp_ms,
-            "topic_id": None if committed.topic_id is None else uuid_text(committed.topic_id),
             "lag": lag,
             # A pending commit may come, so the check leaves the offset alone.
             "expires_ms": None if is_pending else expires,
             "record_offset": committed.record_offset,
         }
+        if not self._request.has_positions:
+            return row  # nobody sees more of it
+        row["topic_id"] = None if committed.topic_id is None else uuid_text(committed.topic_id)
         key = group.name, place
         if key in self._read.owners:
             owner = self._read.owners[key]
             row["member_id"] = None if owner is None else owner.member_id
-        if self._request.has_positions and ends is not None and lag is not None and lag > 0:
+        if ends is not None and lag is not None and lag > 0:
             time_ms = self._logs.timestamp(ends, committed.offset)
             row["record_timestamp_ms"] = time_ms
             if time_ms is not None and ends.last_ms >= time_ms:

@@ -20,7 +20,7 @@ from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of, first_of, moment
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC, place_of_key
-from kafkalog_core.topics.group_states import GroupStates, group_bytes, owner_of
+from kafkalog_core.topics.group_states import GroupStates, group_bytes, group_of_key, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,8 +181,7 @@ def read_groups(
         result.states.absorb(states)
     _note_begin(result, has_earlier=has_earlier)
     result.notes += result.gaps
-    skipped = result.states.skipped + result.states.offsets.skipped
-    for what, count in skipped.items():
+    for what, count in result.states.undecoded().items():
         result.findings.append(found("groups.undecoded", logs[0].path, records=count_of(count, "record"), problem=what))
     return result
 
@@ -244,8 +243,7 @@ def _note_lost(result: ReadGroups, request: GroupsRequest, log: GroupLog, record
         place = place_of_key(key)
         if place is None or offset >= (log.cleaned_to or 0) or key in known:
             continue
-        size = int.from_bytes(key[2:4], "big")
-        result.lost.setdefault(key[4 : 4 + size].decode(), set()).add(place)
+        result.lost.setdefault(group_of_key(key) or "", set()).add(place)
         lost.append(f"{place[0]}-{place[1]}")
     if lost:
         result.gaps.append(
@@ -268,8 +266,7 @@ class _Owners:
         key = record.key
         if record.is_commit is not None or not key:
             return
-        group = key[4 : 4 + int.from_bytes(key[2:4], "big")].decode("utf-8", "replace")
-        place = place_of_key(key)
+        group, place = group_of_key(key) or "", place_of_key(key)
         if place is None:
             self._members.pop(group, None)
         elif record.value is not None:
