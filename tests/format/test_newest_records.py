@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,15 +16,18 @@ from kafkalog_core.format.newest_records import NewestByKey, NewestRecord, Newes
 from tests.support.build import Record, batch_v2
 from tests.support.twins import TWINS, state_at, twin, walked
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 Step = tuple[bytes | None, bytes | None]
 
 
 @pytest.fixture(params=TWINS, autouse=True, scope="module")
-def _each_twin(request: pytest.FixtureRequest) -> None:
-    patch = pytest.MonkeyPatch()
-    request.addfinalizer(patch.undo)
-    for module in (compression, decode, newest_records, skimpy_offset_map):
-        patch.setattr(module, "kernels", twin(request.param))
+def _each_twin(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (compression, decode, newest_records, skimpy_offset_map):
+            patch.setattr(module, "kernels", twin(request.param))
+        yield
 
 
 def kept(steps: list[Step], first: int = 0, marks: bytes | None = None) -> NewestRecords:
@@ -68,7 +73,7 @@ _VALUE = st.one_of(st.none(), st.binary(max_size=20))
 def test_what_is_kept_is_what_a_dictionary_keeps(steps: list[Step], cuts: list[int]) -> None:
     assert list(kept(steps)) == expected(steps)
     bounds = sorted({0, len(steps), *(cut for cut in cuts if cut < len(steps))})
-    parts = [kept(steps[start:end], start) for start, end in zip(bounds, bounds[1:], strict=False)]
+    parts = [kept(steps[start:end], start) for start, end in pairwise(bounds)]
     assert joined(parts) == expected(steps)
 
 

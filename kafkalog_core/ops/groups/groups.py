@@ -16,10 +16,9 @@ from kafkalog_core.kafka.rules.offset_expiry import expiry_ms
 from kafkalog_core.kafka.rules.partitioners import partition_of_name
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.sim.cluster import partition_count, read_cluster
-from kafkalog_core.kafka.sim.copies import copies_on_disk
+from kafkalog_core.kafka.sim.copies import check_one_cluster, copies_on_disk
 from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.named_dirs import other_dirs
-from kafkalog_core.kafka.sim.partition_copies import check_one_cluster
 from kafkalog_core.kafka.sim.settings import read_settings
 from kafkalog_core.ops.groups import request as states
 from kafkalog_core.ops.groups.logs import LogsOfGroups, TopicsOfDisks

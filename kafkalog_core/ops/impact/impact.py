@@ -15,9 +15,8 @@ from kafkalog_core.engine.named_dirs import NamedDirs
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
-from kafkalog_core.kafka.sim.copies import copies_on_disk
+from kafkalog_core.kafka.sim.copies import check_one_cluster, copies_on_disk
 from kafkalog_core.kafka.sim.group_states import read_groups
-from kafkalog_core.kafka.sim.partition_copies import check_one_cluster
 from kafkalog_core.ops.groups.groups import absent_groups, offset_expiries
 from kafkalog_core.ops.groups.request import GroupsRequest
 from kafkalog_core.ops.impact.counting import Counted, count_records
