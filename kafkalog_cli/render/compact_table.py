@@ -13,6 +13,7 @@ from kafkalog_cli.render.answer import (
     PartitionLine,
     assumed_lines,
     counted_rest,
+    impact_line,
     rule_lines,
 )
 from kafkalog_cli.render.cells import (
@@ -424,10 +425,14 @@ def _labelled(label: str, text: str, width: int) -> list[Text]:
 
 
 class CompactTable(AnswerTable[CompactForecast]):
-    """The forecasts of all partitions."""
+    """The forecasts of all partitions.
 
-    def __init__(self, *, has_details: bool = False, explains: bool = False) -> None:
+    impact: the command that shows what the clean means for groups of consumers; None: there is none.
+    """
+
+    def __init__(self, impact: str | None = None, *, has_details: bool = False, explains: bool = False) -> None:
         super().__init__(has_details=has_details, explains=explains)
+        self._impact = impact
         self._forecasts: list[CompactForecast] = []
 
     def write(self, forecast: CompactForecast) -> None:
@@ -475,6 +480,8 @@ class CompactTable(AnswerTable[CompactForecast]):
         releases = dict.fromkeys((row.get("release"), row.get("release_evidence")) for row in partitions)
         for release, evidence in releases:
             lines += rule_lines(release, str(evidence).split("\n"), self.width, explains=self.explains)
+        if self._impact is not None and any(row["state"] == "cleanable" for row in partitions):
+            lines.append(impact_line(self._impact))
         return lines
 
 
