@@ -58,13 +58,18 @@ class Clock(Struct, frozen=True, kw_only=True):
         release: of the coordinator.
         retention_ms: offsets.retention.minutes.
         now_ms: the time that is used as now.
-        note: where release and settings come from.
+        basis: where release and settings come from, as a clause.
     """
 
     release: Release
     retention_ms: int
     now_ms: int
-    note: str
+    basis: str
+
+    @property
+    def note(self) -> str:
+        """A sentence about what expires when."""
+        return f"{self.basis}; now is {moment(self.now_ms)}"
 
 
 def clock_of(request: GroupsRequest, disks: CopiesOnDisk) -> Clock:
@@ -80,13 +85,12 @@ def clock_of(request: GroupsRequest, disks: CopiesOnDisk) -> Clock:
         release, evidence = guess.release, guess.describe()
     setting = read_settings(request.kafka, release, log_dir, named).broker(_RETENTION)
     minutes = cast("int", setting.value)
-    now_ms = request.now_ms if request.until_ms is None else request.until_ms
     assumed = "" if setting.gap is None else f", assumed: {setting.gap.why}"
-    note = (
+    basis = (
         f"offsets expire by the rules of {evidence}; {_RETENTION} is {minutes} "
-        f"({duration(minutes * _MINUTE_MS)}, {setting.origin}{assumed}); now is {moment(now_ms)}"
+        f"({duration(minutes * _MINUTE_MS)}, {setting.origin}{assumed})"
     )
-    return Clock(release=release, retention_ms=minutes * _MINUTE_MS, now_ms=now_ms, note=note)
+    return Clock(release=release, retention_ms=minutes * _MINUTE_MS, now_ms=request.now_ms, basis=basis)
 
 
 def disks_of_groups(request: GroupsRequest) -> CopiesOnDisk:
@@ -118,7 +122,9 @@ def groups(
     if unknown:
         raise unknown_groups(request, unknown, disks, names, clock.release, read.known_from_ms, workers=workers)
     chosen = list(request.groups) or known
-    with LogsOfGroups(disks, clock.release, request.until_ms) as logs:
+    if read.then_ms is not None:
+        clock = replace(clock, now_ms=read.then_ms)
+    with LogsOfGroups(disks, clock.release, read.then_ms) as logs:
         table = _Table(request, read, clock, names, logs)
         if request.topics and not any(table.has_places(name) for name in chosen):
             raise SelectionError(f"no group has an offset of a topic that matches {' or '.join(request.topics)}")
@@ -157,13 +163,14 @@ def offset_expiries(request: GroupsRequest) -> tuple[Clock, Callable[[str, str, 
 
 
 def _asked(request: GroupsRequest, read: ReadGroups) -> Iterator[str]:
-    if request.until_ms is not None:
+    if read.then_ms is not None:
+        offset = "" if request.until_ms is not None else f"offset {request.moment.end_offset - 1} of the log, at "
         yield (
-            f"as of {moment(request.until_ms)}: later records are left out, and each log ends at its first batch with "
-            "a later timestamp, by the times that producers set"
+            f"as of {offset}{moment(read.then_ms)}: later records are left out, and each log ends at its first batch "
+            "with a later timestamp, by the times that producers set"
         )
     elif not request.moment.is_open:
-        yield f"as of offset {request.moment.end_offset - 1} of the log, which was read to {moment(read.last_ms)}"
+        yield f"as of offset {request.moment.end_offset - 1} of the log, before which there is no record"
 
 
 def unknown_groups(

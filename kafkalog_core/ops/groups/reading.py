@@ -73,7 +73,8 @@ class ReadGroups(Struct):
         notes: sentences about what was read.
         gaps: those of them about what is not known any more of the moment that is asked for.
         findings: about the logs.
-        last_ms: the largest timestamp that was read; -1: none.
+        then_ms: the time that is asked for, of an offset that of the last record up to it; None: the end of the logs,
+            or there is no such record.
         later_logs: the time of the first record of each log that begins after the moment, by its path.
         known_from_ms: of the first record, if all logs with records begin after the moment; None: they do not.
     """
@@ -84,7 +85,7 @@ class ReadGroups(Struct):
     notes: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    last_ms: int = -1
+    then_ms: int | None = None
     later_logs: dict[str, int] = field(default_factory=dict)
     known_from_ms: int | None = None
 
@@ -159,7 +160,7 @@ def read_groups(
     """
     logs, notes, findings = group_logs(disks, release, request.max_batch_bytes)
     _check_moment(request, logs)
-    result = ReadGroups(notes=notes, findings=findings)
+    result = ReadGroups(notes=notes, findings=findings, then_ms=request.until_ms)
     size_bytes = sum(log.size_bytes for log in logs)
     progress.expect(size_bytes)
     report.expect(partitions=len(logs), files=sum(len(log.parts) for log in logs), size_bytes=size_bytes)
@@ -174,7 +175,10 @@ def read_groups(
         records = joined(islice(results, len(log.parts)))
         _count(records, log, report)
         result.findings += _unread(log.path, records)
-        result.last_ms = max(result.last_ms, records.last_ms)
+        # One log has the offset that is asked for: if several are read, it is the one that has the group.
+        is_own = len(logs) == 1 or records.newest.count or any(each.is_commit is None for each in records.ordered)
+        if request.moment.end_offset != MAX_INT64 and is_own and records.last_ms >= 0:
+            result.then_ms = max(result.then_ms or 0, records.last_ms)
         watch = _Owners(result, names) if groups else None
         states = replayed(records, None if watch is None else watch.see)
         has_earlier = _note_lost(result, request, log, records) or has_earlier
