@@ -24,6 +24,7 @@ from kafkalog_core.ops.groups import request as states
 from kafkalog_core.ops.groups.logs import LogsOfGroups, TopicsOfDisks
 from kafkalog_core.ops.groups.reading import read_groups
 from kafkalog_core.ops.groups.request import GroupBasis, GroupResult, rows_of
+from kafkalog_core.ops.groups.shares import batch_rows, read_shares
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.structs import Struct, replace
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.groups.logs import PartitionEnds
     from kafkalog_core.ops.groups.reading import ReadGroups
     from kafkalog_core.ops.groups.request import GroupsRequest, Row
+    from kafkalog_core.ops.groups.shares import SharePositions
     from kafkalog_core.progress import Progress
     from kafkalog_core.topics.group_offsets import CommittedOffset
     from kafkalog_core.topics.group_states import DescribedGroup
@@ -124,8 +126,11 @@ def groups(
     chosen = list(request.groups) or known
     if read.then_ms is not None:
         clock = replace(clock, now_ms=read.then_ms)
+    shares = read_shares(chosen, read.states, disks, names, clock.release, read.then_ms, request.max_batch_bytes)
+    read.notes += shares.notes
+    read.findings += shares.findings
     with LogsOfGroups(disks, clock.release, read.then_ms) as logs:
-        table = _Table(request, read, clock, names, logs)
+        table = _Table(request, read, clock, names, logs, shares)
         if request.topics and not any(table.has_places(name) for name in chosen):
             raise SelectionError(f"no group has an offset of a topic that matches {' or '.join(request.topics)}")
         results = (table.result(name) for name in chosen)
@@ -226,18 +231,26 @@ class _Table:
     """Makes the rows of groups."""
 
     def __init__(
-        self, request: GroupsRequest, read: ReadGroups, clock: Clock, names: TopicsOfDisks, logs: LogsOfGroups
+        self,
+        request: GroupsRequest,
+        read: ReadGroups,
+        clock: Clock,
+        names: TopicsOfDisks,
+        logs: LogsOfGroups,
+        shares: SharePositions,
     ) -> None:
         self._request = request
         self._read = read
         self._clock = clock
         self._names = names
         self._logs = logs
+        self._shares = shares
 
     def result(self, name: str) -> GroupResult:
         """Return the rows of a group."""
         group = self._read.states.describe(name, self._names.name)
-        offsets = [row for place in self._places(group) for row in [self._position(group, place)]]
+        position = self._share_position if group.type == "share" else self._position
+        offsets = [position(group, place) for place in self._places(group)]
         members = tuple(_member_row(group, number) for number in range(len(group.members)))
         shown = self._request.has_positions
         return GroupResult(
@@ -255,7 +268,9 @@ class _Table:
         offsets = self._read.states.offsets
         places = {*offsets.offsets.get(group.name, ()), *offsets.pending_of(group.name)}
         places |= self._read.lost.get(group.name, set())
-        if group.type != "share":  # their offsets are in __share_group_state
+        if group.type == "share":  # members may have the same partitions, and commit no offsets
+            places |= self._shares.places.get(group.name, {}).keys()
+        else:
             assigned = (each.assignment for each in group.members)
             places |= {
                 (topic, number) for topics in assigned for topic, numbers in topics.items() for number in numbers
@@ -323,6 +338,39 @@ class _Table:
             text = f"offset {pending[1].offset} is in an open transaction of producer {pending[0]}"
             row["detail"] = text if row["detail"] is None else f"{row['detail']}; {text}"
         return row
+
+    def _share_position(self, group: DescribedGroup, place: TopicPartition) -> Row:
+        """Return the row of a partition of a share group."""
+        stored, ends = self._shares.state(group.name, place), self._logs.ends(*place)
+        state = None if stored is None else stored.state
+        row: Row = {
+            "group": group.name,
+            "topic": place[0],
+            "partition": place[1],
+            "offset": None,
+            "lag": None,
+            "log_start_offset": None if ends is None else ends.start,
+            "log_end_offset": None if ends is None else ends.end,
+            "commit_timestamp_ms": None if stored is None else stored.timestamp_ms,
+            "expires_ms": None,
+            "pending_offset": None,
+            "topic_id": uuid_text(self._shares.places[group.name][place]),
+        }
+        if state is None:
+            return row | {"state": states.NOT_COMMITTED, "detail": "these disks have no state of it"}
+        row |= {
+            "leader_epoch": state.leader_epoch,
+            "lag": None if ends is None else state.lag(ends.end),
+            "share_batches": batch_rows(state),
+        }
+        if state.start < 0:
+            return row | {"state": states.NOT_COMMITTED, "detail": "the group has not read it yet"}
+        row["offset"] = state.start
+        if self._names.is_deleted(place[0]):
+            return row | {"state": states.TOPIC_DELETED, "detail": f"topic {place[0]} was deleted"}
+        if ends is None:
+            return row | {"state": states.NOT_HERE, "detail": "the log is not on these disks"}
+        return row | {"state": "ok", "detail": _outside(state.start, ends)}
 
     def _commit(
         self,
@@ -392,6 +440,15 @@ class _Table:
             state = states.BELOW_START
             detail = f"{gone} offsets below the log start offset {ends.start} are gone: {_RESET}"
         return state, detail
+
+
+def _outside(start: int, ends: PartitionEnds) -> str | None:
+    """Return where the start offset of a share group is, if its log does not have it."""
+    if start > ends.end:
+        return f"{start - ends.end} past the log end offset {ends.end}"
+    if start < ends.start:
+        return f"{ends.start - start} offsets below the log start offset {ends.start} are gone"
+    return None
 
 
 def _member_row(group: DescribedGroup, number: int) -> Row:

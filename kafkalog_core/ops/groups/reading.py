@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.rules.releases import Release
-    from kafkalog_core.kafka.sim.copies import CopiesOnDisk
+    from kafkalog_core.kafka.sim.copies import CopiesOnDisk, LogCopy
     from kafkalog_core.kafka.sim.group_states import GroupLogPart, GroupLogRecord, GroupRecords
     from kafkalog_core.ops.groups.logs import TopicsOfDisks
     from kafkalog_core.ops.groups.request import GroupsRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.topics.group_states import DescribedMember
 
-__all__ = ["GroupLog", "ReadGroups", "group_logs", "read_groups", "read_history_of"]
+__all__ = ["Choice", "GroupLog", "ReadGroups", "group_logs", "read_groups", "read_history_of"]
 
 _SHOWN_PROBLEMS: Final = 20
 _PAIR: Final = 2
@@ -90,6 +90,40 @@ class ReadGroups(Struct):
     known_from_ms: int | None = None
 
 
+class Choice(Struct):
+    """Which copies of the partitions of a topic are read.
+
+    Attributes:
+        notes: a sentence for each partition with several copies.
+        findings: about copies that cannot be read.
+        errors: why they cannot.
+    """
+
+    notes: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    errors: list[StorageError] = field(default_factory=list)
+
+    def best(self, disks: CopiesOnDisk, topic: str, number: int, release: Release) -> LogCopy | None:
+        """Return the copy of a partition with which a cluster would go on; None: none can be read."""
+        places = disks.places[topic, number]
+        best, copies, errors = best_of(places, release)
+        self.errors += errors
+        for each in errors:
+            path = each.path or places[0].place.path
+            self.findings.append(found(code_of_error(each), path, reason=each.message, topic=topic, partition=number))
+        if best is not None and len(copies) >= _PAIR:
+            others = "; ".join(
+                f"{copy.path} has leader epoch {copy.leader_epoch} and ends at {copy.log_end_offset}"
+                for copy in copies
+                if copy is not best
+            )
+            self.notes.append(
+                f"{topic}-{number} has {len(copies)} copies; a cluster would go on with {best.path}, which has "
+                f"leader epoch {best.leader_epoch} and ends at offset {best.log_end_offset}: {others}"
+            )
+        return best
+
+
 def group_logs(
     disks: CopiesOnDisk, release: Release, max_batch_bytes: int
 ) -> tuple[list[GroupLog], list[str], list[Finding]]:
@@ -98,30 +132,13 @@ def group_logs(
     Raises SelectionError if no log of the topic is among what was named, StorageError if none can be read.
     """
     options = ScanOptions(max_batch_bytes=max_batch_bytes, resync=True)
-    logs, notes, findings = [], [], []
-    error: StorageError | None = None
+    logs, choice = [], Choice()
+    notes, findings = choice.notes, choice.findings
     numbers = sorted(number for topic, number in disks.places if topic == OFFSETS_TOPIC)
     for number in numbers:
-        places = disks.places[OFFSETS_TOPIC, number]
-        best, copies, errors = best_of(places, release)
-        for each in errors:
-            error = error or each
-            path = each.path or places[0].place.path
-            findings.append(
-                found(code_of_error(each), path, reason=each.message, topic=OFFSETS_TOPIC, partition=number)
-            )
+        best = choice.best(disks, OFFSETS_TOPIC, number, release)
         if best is None:
             continue
-        if len(copies) >= _PAIR:
-            others = "; ".join(
-                f"{copy.path} has leader epoch {copy.leader_epoch} and ends at {copy.log_end_offset}"
-                for copy in copies
-                if copy is not best
-            )
-            notes.append(
-                f"{OFFSETS_TOPIC}-{number} has {len(copies)} copies; a cluster would go on with {best.path}, which has "
-                f"leader epoch {best.leader_epoch} and ends at offset {best.log_end_offset}: {others}"
-            )
         unit = unit_of_partition(best.partition, best.place.log_dir)
         parts = tuple(parts_of(unit.files, options))
         logs.append(GroupLog(path=best.path, parts=parts, cleaned_to=best.place.cleaned_to))
@@ -130,8 +147,8 @@ def group_logs(
             raise SelectionError(f"not a log of {OFFSETS_TOPIC}: name log directories", path=target.path)
         logs.append(GroupLog(path=target.path, parts=tuple(parts_of(unit_of_file(target).files, options))))
         notes.append(f"{target.path} was read alone: earlier and later segments may say otherwise")
-    if not logs and error is not None:
-        raise error
+    if not logs and choice.errors:
+        raise choice.errors[0]
     if not logs:
         raise SelectionError(
             f"no partition of {OFFSETS_TOPIC} is among what was named, so no group is known; name the log directories "
