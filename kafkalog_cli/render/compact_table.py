@@ -54,9 +54,10 @@ Row = dict[str, object]
 _WHY_NOT: Final = {"not-compacted": "not compacted", "cleaner-off": "the cleaner is off"}
 _NAMED_PATHS: Final = 5
 """The most partitions in the command about their transactions."""
+_TRANSACTION: Final = "open-transaction"
 _HOLDERS: Final = {
     "active-segment": "only the active segment is dirty",
-    "open-transaction": "an open transaction holds the cleaner back",
+    _TRANSACTION: "an open transaction holds the cleaner back",
     "high-watermark": "the high watermark holds the cleaner back",
     "min-compaction-lag": "min.compaction.lag.ms holds the cleaner back",
 }
@@ -80,6 +81,10 @@ def verdict_of(rows: Sequence[Row]) -> tuple[str, str]:
         nothing = "" if running or failing else "would clean nothing now: "
         parts.append(f"{nothing}a clean of {_which(waiting, compacted)} is not due; it would save {_amount(waiting)}")
     parts += [f"{_HOLDERS.get(kind, kind)} in {_which(held, compacted)}" for kind, held in _held(compacted)]
+    partly = [row for row in (*running, *waiting) if row.get("held_back_by") == _TRANSACTION]
+    if partly:
+        held_bytes = human_bytes(sum(number(row, "uncleanable_bytes") for row in partly))
+        parts.append(f"an open transaction keeps the cleaner from {held_bytes} more in {_which(partly, compacted)}")
     if not (failing or running or waiting):
         parts.insert(0, "would clean nothing now")
     if any(row["state"] == "cleaner-off" for row in compacted):
@@ -118,7 +123,7 @@ def line_of(forecast: CompactForecast) -> PartitionLine:
     row = forecast.partition
     state, held = str(row["state"]), row.get("held_back_by")
     what, style, amount, when = "keep", "", NONE, NONE
-    why, note = str(row.get("reason") or NONE), ""
+    why = str(row.get("reason") or NONE)
     if state == "fails":
         what, style = "clean fails", "bold red"
     elif row.get("would_run"):
@@ -130,14 +135,13 @@ def line_of(forecast: CompactForecast) -> PartitionLine:
         until_ms, now_ms = row.get("held_back_until_ms"), row.get("now_ms")
         if isinstance(until_ms, int) and isinstance(now_ms, int) and until_ms > now_ms:
             when = f"in {duration(until_ms - now_ms)}"
-        note = _after(forecast)
     elif row.get("passes"):
         what = "clean later"
     if row.get("passes") and row.get("bytes_after") is not None:
         saved = saved_bytes(row)
         verb = "saves" if row.get("would_run") else "would save"
         amount = f"{verb} {_of_total(saved, number(row, 'bytes_before'))}" if saved > 0 else f"{verb} nothing"
-    return PartitionLine(directory_name(row), what, amount, when, why, note, style)
+    return PartitionLine(directory_name(row), what, amount, when, why, _after(forecast), style)
 
 
 def _after(forecast: CompactForecast) -> str:
