@@ -132,7 +132,7 @@ class NewestByKey:
             self._data += bytes(len(self._data))
 
     def _enlarge_table(self, keys: int) -> None:
-        """Make room for that many keys. Half of the table stays empty, so that entries are near their places."""
+        """Make room for that many keys. Half of the table is kept empty, so that entries are near their places."""
         state, slots = self._state, self._state[n.Q_SLOTS]
         entries = array("q", bytes(n.ENTRY_SIZE * _CELL_BYTES * slots))
         count = kernels.pack_entries(self._table, 0, slots, entries)

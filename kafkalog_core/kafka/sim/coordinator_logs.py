@@ -37,7 +37,7 @@ def partition_runs(directory: str, max_batch_bytes: int) -> Iterator[Run | str]:
 def data_records(
     directory: str, problems: list[str], *, max_batch_bytes: int = MAX_BATCH_BYTES, until_ms: int = MAX_INT64
 ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """Yield timestamp, key and value of the records of a partition that are no markers, in the order of the log.
+    """Yield timestamp, key and value of the records of a partition in the order of the log, without markers.
 
     Args:
         directory: of the partition.
