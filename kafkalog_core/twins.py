@@ -48,6 +48,7 @@ MODULES: Final = (
     "key_map",
     "lines",
     "matching",
+    "newest",
     "producers",
     "rebuild",
     "record_checks",

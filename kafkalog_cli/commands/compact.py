@@ -21,6 +21,8 @@ from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.compact.planning import compact_to
+from kafkalog_core.ops.repair.context import target_dirs
+from kafkalog_core.ops.repair.plan_rows import impact_command
 from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
@@ -117,7 +119,11 @@ def compact_command(
     to = None if given["to"] is None else os.path.abspath(given["to"])
     detail = repair.detail
     writer = open_results(
-        COMPACTIONS, repair.output, has_details=detail.shows(paths, selection), explains=detail.explains
+        COMPACTIONS,
+        repair.output,
+        impact_command(target_dirs(asked.targets), asked.command_line) if to is None else None,
+        has_details=detail.shows(paths, selection),
+        explains=detail.explains,
     )
     with watched() as progress:
         return write_compactions(writer, _forecasts(asked, to, report, progress), to, report)

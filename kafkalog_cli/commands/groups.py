@@ -75,7 +75,8 @@ def groups_command(paths: tuple[str, ...], now_ms: int, request: SettingsRequest
     are those of the last rebalance. A commit names no member: who had the partition then is inferred from the
     assignments, where the log still has them.
 
-    Offsets of share groups are in __share_group_state, and are not shown. Nothing is written.
+    Where share groups are is read from __share_group_state: the start offset of each partition, and the records after
+    it that were delivered. Nothing is written.
     """
     if given["history"] is not None and (given["names"] or given["export"]):
         raise click.UsageError("--history names its group itself, and has no offsets to export")
@@ -127,7 +128,8 @@ def _export(request: GroupsRequest, report: Report) -> int:
                     click.echo(f"kafkalog: {finding.path}: {finding.message}", err=True)
                 continue
             for row in item.offsets:
-                if row["offset"] is not None:
+                # The tool sets no start offsets of share groups.
+                if row["offset"] is not None and item.group["group_type"] != "share":
                     fields = [csv_field(row[name]) for name in columns]
                     stream.write(csv_line(fields).replace(b"\r\n", b"\n"))
     end_progress()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus, command_line
 from kafkalog_cli.commands.repair import repair_options, run_repair
 from kafkalog_cli.commands.running import watched
 from kafkalog_cli.commands.shared import requests_of, write_retention
@@ -16,6 +16,7 @@ from kafkalog_cli.options.forecasts import check_until, find_policies, forecast_
 from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import RETENTION, open_results
+from kafkalog_core.ops.repair.plan_rows import impact_command
 from kafkalog_core.ops.retain.forecaster import RetentionForecaster
 from kafkalog_core.ops.retain.retain import retain
 from kafkalog_core.structs import asdict
@@ -108,11 +109,12 @@ def retain_command(
         return run_repair("retain", paths, selection, options_of_plan, repair, now_ms=now_ms)
     check_until(given["until"], now_ms)
     requests = requests_of(resolve_all(list(paths), selection), request, now_ms, given, jobs=repair.asked_jobs or 1)
-    detail = repair.detail
+    detail, is_plan = repair.detail, not given["scenarios"] and given["until"] is None
     writer = open_results(
         RETENTION,
         repair.output,
         given["until"],
+        impact_command((each.target for each in requests), command_line()) if is_plan else None,
         has_details=detail.shows(paths, selection),
         explains=detail.explains,
     )

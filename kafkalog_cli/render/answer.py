@@ -36,6 +36,7 @@ __all__ = [
     "answer_lines",
     "assumed_lines",
     "counted_rest",
+    "impact_line",
     "rule_lines",
 ]
 
@@ -192,6 +193,11 @@ def _paragraphs(lines: Sequence[PartitionLine], width: int) -> list[Text]:
         for text in (facts, line.note):
             shown += sentence_texts(f"{INDENT}{text}", width, line.style) if text else []
     return shown + more_line(len(lines) - SHOWN_PARTITIONS, "partition")
+
+
+def impact_line(command: str) -> Text:
+    """Return the line that names the command about groups of consumers."""
+    return Text(f"what this means for groups of consumers: {command_text(command)}", "bold")
 
 
 class AnswerTable(SummaryTable[Item]):

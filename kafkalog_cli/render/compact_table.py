@@ -13,6 +13,7 @@ from kafkalog_cli.render.answer import (
     PartitionLine,
     assumed_lines,
     counted_rest,
+    impact_line,
     rule_lines,
 )
 from kafkalog_cli.render.cells import (
@@ -53,9 +54,10 @@ Row = dict[str, object]
 _WHY_NOT: Final = {"not-compacted": "not compacted", "cleaner-off": "the cleaner is off"}
 _NAMED_PATHS: Final = 5
 """The most partitions in the command about their transactions."""
+_TRANSACTION: Final = "open-transaction"
 _HOLDERS: Final = {
     "active-segment": "only the active segment is dirty",
-    "open-transaction": "an open transaction holds the cleaner back",
+    _TRANSACTION: "an open transaction holds the cleaner back",
     "high-watermark": "the high watermark holds the cleaner back",
     "min-compaction-lag": "min.compaction.lag.ms holds the cleaner back",
 }
@@ -79,6 +81,10 @@ def verdict_of(rows: Sequence[Row]) -> tuple[str, str]:
         nothing = "" if running or failing else "would clean nothing now: "
         parts.append(f"{nothing}a clean of {_which(waiting, compacted)} is not due; it would save {_amount(waiting)}")
     parts += [f"{_HOLDERS.get(kind, kind)} in {_which(held, compacted)}" for kind, held in _held(compacted)]
+    partly = [row for row in (*running, *waiting) if row.get("held_back_by") == _TRANSACTION]
+    if partly:
+        held_bytes = human_bytes(sum(number(row, "uncleanable_bytes") for row in partly))
+        parts.append(f"an open transaction keeps the cleaner from {held_bytes} more in {_which(partly, compacted)}")
     if not (failing or running or waiting):
         parts.insert(0, "would clean nothing now")
     if any(row["state"] == "cleaner-off" for row in compacted):
@@ -117,7 +123,7 @@ def line_of(forecast: CompactForecast) -> PartitionLine:
     row = forecast.partition
     state, held = str(row["state"]), row.get("held_back_by")
     what, style, amount, when = "keep", "", NONE, NONE
-    why, note = str(row.get("reason") or NONE), ""
+    why = str(row.get("reason") or NONE)
     if state == "fails":
         what, style = "clean fails", "bold red"
     elif row.get("would_run"):
@@ -129,14 +135,13 @@ def line_of(forecast: CompactForecast) -> PartitionLine:
         until_ms, now_ms = row.get("held_back_until_ms"), row.get("now_ms")
         if isinstance(until_ms, int) and isinstance(now_ms, int) and until_ms > now_ms:
             when = f"in {duration(until_ms - now_ms)}"
-        note = _after(forecast)
     elif row.get("passes"):
         what = "clean later"
     if row.get("passes") and row.get("bytes_after") is not None:
         saved = saved_bytes(row)
         verb = "saves" if row.get("would_run") else "would save"
         amount = f"{verb} {_of_total(saved, number(row, 'bytes_before'))}" if saved > 0 else f"{verb} nothing"
-    return PartitionLine(directory_name(row), what, amount, when, why, note, style)
+    return PartitionLine(directory_name(row), what, amount, when, why, _after(forecast), style)
 
 
 def _after(forecast: CompactForecast) -> str:
@@ -424,10 +429,14 @@ def _labelled(label: str, text: str, width: int) -> list[Text]:
 
 
 class CompactTable(AnswerTable[CompactForecast]):
-    """The forecasts of all partitions."""
+    """The forecasts of all partitions.
 
-    def __init__(self, *, has_details: bool = False, explains: bool = False) -> None:
+    impact: the command that shows what the clean means for groups of consumers; None: there is none.
+    """
+
+    def __init__(self, impact: str | None = None, *, has_details: bool = False, explains: bool = False) -> None:
         super().__init__(has_details=has_details, explains=explains)
+        self._impact = impact
         self._forecasts: list[CompactForecast] = []
 
     def write(self, forecast: CompactForecast) -> None:
@@ -475,6 +484,8 @@ class CompactTable(AnswerTable[CompactForecast]):
         releases = dict.fromkeys((row.get("release"), row.get("release_evidence")) for row in partitions)
         for release, evidence in releases:
             lines += rule_lines(release, str(evidence).split("\n"), self.width, explains=self.explains)
+        if self._impact is not None and any(row["state"] == "cleanable" for row in partitions):
+            lines.append(impact_line(self._impact))
         return lines
 
 

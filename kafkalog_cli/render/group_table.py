@@ -19,6 +19,7 @@ from kafkalog_cli.render.grid import (
 from kafkalog_cli.render.summary import SummaryTable, closed, sentence_texts
 from kafkalog_core.command_lines import shell_line
 from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
+from kafkalog_core.ops.groups.shares import batches_text
 from kafkalog_core.text import count_of, duration, first_of, moment
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def _ago(row: Mapping[str, object]) -> str:
     return NONE if row.get("lag_ms") is None else duration(number(row, "lag_ms"))
 
 
+def _delivered(row: Mapping[str, object]) -> str:
+    """Return what a share group has been given after its start offset."""
+    return batches_text(cast("Sequence[dict[str, object]]", row.get("share_batches") or ())) or NONE
+
+
 _OFFSETS: Final = (
     TableColumn("partition", lambda row: safe_text(f"{row['topic']}-{row['partition']}")),
     count_column("offset", "offset"),
@@ -101,6 +107,7 @@ _OFFSETS: Final = (
     TableColumn("lag in time", _ago, right=True, rank=3),
     TableColumn("by (inferred)", lambda row: plain(row.get("member_id")), rank=5),
     TableColumn("metadata", lambda row: plain(row.get("metadata") or None)[:40], rank=6),
+    TableColumn("delivered after it", _delivered, rank=1),
     TableColumn("expires (UTC)", lambda row: time_cell(row.get("expires_ms")), rank=4),
     TableColumn("what is wrong", lambda row: plain(row.get("detail")), flexible=True, has_words=True),
 )
@@ -220,7 +227,8 @@ def _sentence(row: Row, offsets: Sequence[Row]) -> str:
     if row["lag"] is None and row["known_lag"] is not None:
         missing = sum(each["offset"] is not None and each["lag"] is None for each in offsets)
         lag += f" in the logs that are here ({count_of(missing, 'partition')} not on these disks)"
-    parts = [f"{name}: {', '.join(facts)}", f"{count_of(row['partitions'], 'committed offset')}, {lag}"]
+    offset = "start offset" if row["group_type"] == "share" else "committed offset"
+    parts = [f"{name}: {', '.join(facts)}", f"{count_of(row['partitions'], offset)}, {lag}"]
     if row["last_commit_ms"] is not None:
         parts.append(f"last commit at {time_cell(row['last_commit_ms'])}")
     wrong = _wrong(row)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.answer import Answer, PartitionLine, answer_lines, assumed_lines, rule_lines
+from kafkalog_cli.render.answer import Answer, PartitionLine, answer_lines, assumed_lines, impact_line, rule_lines
 from kafkalog_cli.render.cells import NONE, human_bytes, number, plain, safe_text, span, time_cell
 from kafkalog_cli.render.grid import (
     TableColumn,
@@ -20,7 +20,7 @@ from kafkalog_cli.render.grid import (
     time_column,
     word_column,
 )
-from kafkalog_cli.render.summary import SummaryTable, command_text, finding_lines, sentence_texts
+from kafkalog_cli.render.summary import SummaryTable, finding_lines, sentence_texts
 from kafkalog_core.ops.repair.plan_rows import ACTIONS, PlanRows
 from kafkalog_core.output import tables
 from kafkalog_core.text import count_of, sizes
@@ -126,7 +126,7 @@ class PlanTable(SummaryTable[PlanRows]):
             infos = count_of(len(sheet.findings) - len(findings), "finding")
             basis.append(Text(f"{infos} of severity info: --details or --output ndjson has them", "dim"))
         if sheet.impact is not None:
-            basis.append(Text(f"what this means for groups of consumers: {command_text(sheet.impact)}", "bold"))
+            basis.append(impact_line(sheet.impact))
         self.show([*lines, Text(), *basis] if basis else lines)
 
     def body(self, summary: Mapping[str, object]) -> list[Text]:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.answer import Answer, AnswerTable, PartitionLine, assumed_lines, counted_rest, rule_lines
+from kafkalog_cli.render.answer import (
+    Answer,
+    AnswerTable,
+    PartitionLine,
+    assumed_lines,
+    counted_rest,
+    impact_line,
+    rule_lines,
+)
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, time_cell
 from kafkalog_cli.render.grid import (
     TableColumn,
@@ -217,13 +225,17 @@ _EVENTS: Final = (
 class RetentionTable(AnswerTable[RetentionForecaster | RetainForecast | Finding]):
     """The forecasts of all partitions.
 
-    `until_ms`: the time up to which retention checks are simulated; `None`: no simulation.
+    `until_ms`: the time up to which retention checks are simulated; `None`: no simulation. `impact`: the command that
+    shows what the check means for groups of consumers; `None`: there is none.
     """
 
-    def __init__(self, until_ms: int | None, *, has_details: bool = False, explains: bool = False) -> None:
+    def __init__(
+        self, until_ms: int | None, impact: str | None = None, *, has_details: bool = False, explains: bool = False
+    ) -> None:
         super().__init__(has_details=has_details, explains=explains)
         self._is_solid = draws_blocks(self.console)
         self._until_ms = until_ms
+        self._impact = impact
         self._forecasters: list[RetentionForecaster] = []
         self._retained: list[RetainForecast] = []
         self._blocked: dict[str, Blocked] = {}
@@ -280,6 +292,8 @@ class RetentionTable(AnswerTable[RetentionForecaster | RetainForecast | Finding]
             checks = checks_of(self._retained)
             lines += sentence_texts(f"{now}; {checks}" if checks else now, self.width, "dim")
         lines += [line for forecaster in self._forecasters for line in self._release(forecaster)]
+        if self._impact is not None and any(each.forecast.deleted for each in self._retained):
+            lines.append(impact_line(self._impact))
         return [*lines, *(self._settings() if self.explains else [])]
 
     # --- rows ---------------------------------------------------------------------------------------------------------

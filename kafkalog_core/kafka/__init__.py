@@ -25,8 +25,9 @@ forecast) asks this package under the release that the disk shows, or that `--ka
 - `logfiles`: the logs of a command, and which missing offsets are a loss. `held_offsets`: those that a log holds
   elsewhere. `batch_faults`, `batch_places`: batches that a reader must not trust.
 - `read_committed`, `outcomes`, `committed_findings`: what a `read_committed` consumer gets, and how transactions ended.
-- `producer_states`, `group_offsets`, `group_states`, `transactions`: what a broker that loads these logs knows.
-- `partition_copies`, `copies`: the copies of a partition on several disks, and which one a cluster would go on with.
+- `producer_states`, `group_states`, `share_states`, `transactions`: what a broker that loads these logs knows.
+  `coordinator_logs`: the records of Kafka's own topics, one after the other.
+- `copies`: the copies of a partition on several disks, and which one a cluster would go on with.
 - `consumer_positions`: where a consumer of a group goes on after a change of its log.
 - `fetch`: look-ups of offsets and times through the indexes.
 - `cleaner`: compaction (`Cleaner`, `LogCleanerManager`). Its docstring follows a tombstone.

@@ -388,6 +388,24 @@ Q_RECORDS: Final = 7  # records that were read
 Q_SIZE: Final = 8
 KEYS_AHEAD: Final = 64  # digests are computed this many records ahead, so that table entries can be prefetched
 
+# --- the newest record of each key: a row of cells for each key; cells of the state after those of its map ------------
+N_OFFSET: Final = 0
+N_TIME: Final = 1
+N_VALUE: Final = 2  # where the value is in the data
+N_VALUE_SIZE: Final = 3  # -1: a tombstone
+N_ROOM: Final = 4  # bytes that a later value of this key may use
+N_TOMBSTONE: Final = 5  # offset of its last tombstone; -1: none
+N_REPLACED: Final = 6  # offset of the last record with a value that a tombstone followed; -1: none
+N_KEY: Final = 7
+N_KEY_SIZE: Final = 8
+N_LOW: Final = 9  # both halves of the key's digest
+N_HIGH: Final = 10
+N_SIZE: Final = 11
+N_NEXT: Final = Q_SIZE  # the next row to keep
+N_BYTES: Final = Q_SIZE + 1  # bytes of the data that are used
+N_RECORD: Final = Q_SIZE + 2  # the row of the current record
+N_STATE: Final = N_RECORD + N_SIZE
+
 # --- the cleaner's decisions on records and batches -------------------------------------------------------------------
 BIT_DISCARD: Final = 1  # none of its records is retained
 BIT_RETAIN_EMPTY: Final = 2  # it is retained, even without records

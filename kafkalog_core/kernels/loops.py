@@ -29,6 +29,7 @@ from kafkalog_core.kernels.matching import (
     keep_times,
     keep_within,
 )
+from kafkalog_core.kernels.newest import join_newest, keep_newest
 from kafkalog_core.kernels.producers import find_producer, index_producers, replay
 from kafkalog_core.kernels.rebuild import rebuild
 from kafkalog_core.kernels.record_checks import check_records, find_odd_marker, read_markers
@@ -55,11 +56,13 @@ __all__ = [
     "gather_texts",
     "index_producers",
     "is_ordered",
+    "join_newest",
     "judge",
     "keep_bits",
     "keep_equal",
     "keep_header",
     "keep_holding",
+    "keep_newest",
     "keep_times",
     "keep_within",
     "map_records",

@@ -25,11 +25,13 @@ __all__ = [
     "gather_texts",
     "index_producers",
     "is_ordered",
+    "join_newest",
     "judge",
     "keep_bits",
     "keep_equal",
     "keep_header",
     "keep_holding",
+    "keep_newest",
     "keep_times",
     "keep_within",
     "map_records",
@@ -237,6 +239,27 @@ def keep_holding(
 ) -> int: ...
 def keep_times(batches: BatchColumns, low: int, high: int, marks: bytearray) -> int: ...
 def keep_within(columns: BatchColumns | RecordColumns, field: int, low: int, high: int, marks: bytearray) -> int: ...
+
+# newest.py
+def keep_newest(
+    memory: bytes | bytearray | memoryview,
+    records: RecordColumns,
+    marks: bytes | bytearray,
+    digests: array[int],
+    state: array[int],
+    table: memoryview,
+    rows: memoryview,
+    data: bytearray | memoryview,
+) -> bool: ...
+def join_newest(
+    later: memoryview,
+    count: int,
+    later_data: bytes | memoryview,
+    state: array[int],
+    table: memoryview,
+    rows: memoryview,
+    data: bytearray | memoryview,
+) -> bool: ...
 
 # producers.py
 def find_producer(producer_id: int, state: array[int], producers: array[int], slots: array[int]) -> int: ...

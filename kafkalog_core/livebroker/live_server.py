@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import matches_host_ranges
-from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.group_states import read_groups
 from kafkalog_core.livebroker.cluster.acls import Authorizer
 from kafkalog_core.livebroker.disks.live_settings import STANDARD_AUTHORIZER_SETTING
 from kafkalog_core.livebroker.disks.upkeep import Upkeep
@@ -100,8 +100,8 @@ class LiveBroker:
         self.notes: list[str] = []
         waiters = AppendWaiters(observer.network_error)
         group_log = CoordinatorLog(disks, OFFSETS_TOPIC, clock_ms, waiters.notify)
-        offsets, problems = read_group_offsets(self._offset_dirs())
-        self._offsets = LiveOffsets(group_log, offsets)
+        states, problems = read_groups(self._offset_dirs())
+        self._offsets = LiveOffsets(group_log, states)
         delay_s = disks.settings.number("group.initial.rebalance.delay.ms") / 1000
         limits = replace(options.groups, initial_delay_s=delay_s, max_members=disks.settings.number("group.max.size"))
         store = LoggedGroups(self._offsets.write, disks)
@@ -109,7 +109,7 @@ class LiveBroker:
         self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store, shares.groups)
         self._groups.consumers.limits_of = shares.configs.consumer_limits
         self.status = BrokerStatus(disks, self._groups)
-        problems += load_groups(self._groups, shares.groups, group_log.records(), disks)
+        load_groups(self._groups, shares.groups, states, disks)
         self.notes += [f"groups or their offsets may be missing: {each}" for each in problems + shares.problems]
         markers = Markers(disks, clock_ms, waiters.notify, self._offsets.complete_transaction)
         transaction_log = CoordinatorLog(disks, TRANSACTIONS_TOPIC, clock_ms, waiters.notify)

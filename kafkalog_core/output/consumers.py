@@ -50,13 +50,15 @@ GROUP_OFFSET: Final = new_table(
     _GROUP,
     Column("topic", "string", "topic"),
     Column("partition", "int32", "partition number"),
-    Column("offset", "int64", "the committed offset, the next to be read; null: none"),
+    Column("offset", "int64", "the committed offset, the next to be read; share groups: the start offset; null: none"),
     Column("leader_epoch", "int32", "of the record before it; null: unknown"),
     Column("metadata", "string", "text that the consumer added"),
-    Column("commit_timestamp_ms", "int64", "when it was committed"),
+    Column("commit_timestamp_ms", "int64", "when it was committed; share groups: when the state was last changed"),
     Column("log_start_offset", "int64", "of the log of that partition; null: it is not on these disks"),
     Column("log_end_offset", "int64", "of that log"),
-    Column("lag", "int64", "records from the committed offset to the end; negative: it is past the end"),
+    Column(
+        "lag", "int64", "records from the offset to the end; negative: it is past it; share groups: those not done with"
+    ),
     Column("record_timestamp_ms", "int64", "timestamp of the record at the committed offset; null: none, or unknown"),
     Column("lag_ms", "int64", "from that timestamp to the largest of the last records; null: unknown"),
     Column(
@@ -72,6 +74,11 @@ GROUP_OFFSET: Final = new_table(
     Column("member_id", "string", "who had the partition then, by the assignments (a commit names no member); --group"),
     Column("topic_id", "string", "in the record; null: unknown (before 4.1)"),
     Column("record_offset", "int64", "offset of the commit's record in __consumer_offsets"),
+    Column(
+        "share_batches",
+        "json",
+        "delivered after the start offset of a share group: first, last, state, deliveries; null: another group",
+    ),
 )
 GROUP_MEMBER: Final = new_table(
     "group_member",

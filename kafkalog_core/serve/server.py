@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.group_states import read_groups
 from kafkalog_core.kafka.sim.transactions import read_transactions
 from kafkalog_core.serve.groups.committed_offsets import CommittedOffsets
 from kafkalog_core.serve.groups.group_members import GroupLimits
@@ -188,11 +188,11 @@ class ReadOnlyBroker:
         self._options = options
         until_ms = MAX_INT64 if disks.until_ms is None else disks.until_ms
         self.notes: list[str] = []
-        offsets, problems = read_group_offsets(self._logs_of(OFFSETS_TOPIC), until_ms=until_ms)
+        states, problems = read_groups(self._logs_of(OFFSETS_TOPIC), until_ms=until_ms)
         self._note("committed offsets may be missing", problems)
         if OFFSETS_TOPIC not in disks.topics:
             self.notes.append(f"no group has a committed offset: {OFFSETS_TOPIC} is not among what is served")
-        self._groups = GroupRegistry(CommittedOffsets(offsets), disks, clock, clock_ms, new_member_id, options.groups)
+        self._groups = GroupRegistry(CommittedOffsets(states), disks, clock, clock_ms, new_member_id, options.groups)
         transactions, problems = read_transactions(self._logs_of(TRANSACTIONS_TOPIC), until_ms=until_ms)
         self._note(
             "transactions may be missing, or older than the last ones", [*problems, *self._unserved(TRANSACTIONS_TOPIC)]

@@ -16,15 +16,13 @@ from kafkalog_core.structs import Struct, field
 from kafkalog_core.wire.codec import VERSION_BYTES, codec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafkalog_core.format.names import TopicPartition
 
 __all__ = [
     "OFFSETS_TOPIC",
+    "OFFSET_KEYS",
     "CommittedOffset",
     "GroupOffsets",
-    "GroupRecord",
     "expires_at_ms",
     "has_expired",
     "offset_of_value",
@@ -32,16 +30,8 @@ __all__ = [
 ]
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-_OFFSET_KEYS: Final = frozenset({0, 1})
-_GROUP_KEYS: Final = {
-    2: ("GroupMetadataKey", "group", "GroupMetadataValue"),
-    3: ("ConsumerGroupMetadataKey", "group_id", "ConsumerGroupMetadataValue"),
-}
-_MEMBER_KEYS: Final = range(4, 18)
-"""Keys of the members and assignments of KIP-848, and of share groups (KIP-932) and streams groups (KIP-1071).
-
-Members are gone with the cluster, and share groups have no committed offsets.
-"""
+OFFSET_KEYS: Final = frozenset({0, 1})
+"""The types of the keys of committed offsets, in their first two bytes."""
 _OFFSET_END: Final = VERSION_BYTES + 8
 _NO_ID: Final = bytes(16)
 
@@ -68,68 +58,45 @@ class CommittedOffset(Struct, frozen=True):
     record_offset: int = -1
 
 
-class GroupRecord(Struct, frozen=True):
-    """What the metadata record of a group shows while offsets are replayed: protocol type and generation, or epoch.
-
-    Its members are not kept: `group_records.GroupValue` is the whole record of a classic group, which a coordinator
-    writes and loads. What the records of a KIP-848 or share group add up to is a
-    `modern_group_records.StoredModernGroup`.
-    """
-
-    protocol_type: str
-    generation: int
-
-
 class GroupOffsets(Struct):
     """What the replayed records say.
 
     Attributes:
-        groups: the groups that have a metadata record.
         offsets: committed offsets by group, topic and partition.
         pending: offsets of transactions that have no marker yet, by producer id.
-        skipped: how many records are unknown or cannot be decoded, by what is wrong with them.
+        skipped: how many records cannot be decoded, by what is wrong with them.
     """
 
-    groups: dict[str, GroupRecord] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
     pending: dict[int, dict[tuple[str, TopicPartition], CommittedOffset]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     _keys: dict[bytes, tuple[str, TopicPartition]] = field(default_factory=dict)
 
-    def replay(
-        self, key: bytes | None, value: bytes | None, record_offset: int, transaction: int | None = None
-    ) -> None:
-        """Replay the record at an offset of the log.
+    def replay(self, key: bytes, value: bytes | None, record_offset: int, transaction: int | None = None) -> str | None:
+        """Replay the record of an offset. Return its group; None: the key cannot be decoded.
 
-        transaction: the producer id of a transactional batch; None: it is of none.
+        Args:
+            key: of one of the types OFFSET_KEYS.
+            value: None: a tombstone.
+            record_offset: of the record, in the log.
+            transaction: the producer id of a transactional batch; None: it is of none.
         """
-        known = self._keys.get(key) if key is not None else None
+        known = self._keys.get(key)
         if known is None:
-            if key is None or len(key) < VERSION_BYTES:
-                self.skipped["a record without a key"] += 1
-                return
-            version = int.from_bytes(key[:VERSION_BYTES], "big")
-            if version in _GROUP_KEYS:
-                self._replay_group(version, key, value)
-                return
-            if version not in _OFFSET_KEYS:
-                if version not in _MEMBER_KEYS:
-                    self.skipped[f"a key of version {version}"] += 1
-                return
             decoded = self._decoded("OffsetCommitKey", 0, key)
             if decoded is None:
-                return
+                return None
             known = self._keys[key] = decoded["group"], (decoded["topic"], decoded["partition"])
+        group, place = known
         if value is None:
-            self._delete(*known)
-            return
+            self._delete(group, place)
+            return group
         offset = self._offset(value, record_offset)
-        if offset is None:
-            return
-        if transaction is None:
-            self._set(*known, offset)
-        else:
+        if offset is not None and transaction is None:
+            self._set(group, place, offset)
+        elif offset is not None and transaction is not None:
             self.pending.setdefault(transaction, {})[known] = offset
+        return group
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Replay a marker of a producer: what a later record has committed in the meantime is kept."""
@@ -140,7 +107,6 @@ class GroupOffsets(Struct):
 
     def absorb(self, other: GroupOffsets) -> None:
         """Add what another partition of the topic holds: it has other groups, and markers of its own."""
-        self.groups |= other.groups
         self.offsets |= other.offsets
         for producer_id, offsets in other.pending.items():
             self.pending.setdefault(producer_id, {}).update(offsets)
@@ -149,10 +115,6 @@ class GroupOffsets(Struct):
     def pending_of(self, group: str) -> set[TopicPartition]:
         """Return the partitions of a group with offsets in a transaction that is open."""
         return {place for offsets in self.pending.values() for of_group, place in offsets if of_group == group}
-
-    def names(self) -> Mapping[str, str]:
-        """Return the protocol type of each group; a group with offsets alone has an empty one."""
-        return dict.fromkeys(self.offsets, "") | {name: each.protocol_type for name, each in self.groups.items()}
 
     def _set(self, group: str, place: TopicPartition, offset: CommittedOffset) -> None:
         self.offsets.setdefault(group, {})[place] = offset
@@ -166,42 +128,25 @@ class GroupOffsets(Struct):
         if not of_group:
             self.offsets.pop(group, None)
 
-    def _replay_group(self, version: int, key: bytes, value: bytes | None) -> None:
-        key_name, id_name, value_name = _GROUP_KEYS[version]
-        decoded = self._decoded(key_name, 0, key)
-        if decoded is None:
-            return
-        group = decoded[id_name]
-        if value is None:
-            self.groups.pop(group, None)
-            return
-        found = self._versioned(value_name, value)
-        if found is not None:
-            generation = found["generation"] if "generation" in found else found["epoch"]
-            self.groups[group] = GroupRecord(found.get("protocol_type", "consumer"), generation)
-
     def _offset(self, value: bytes, record_offset: int) -> CommittedOffset | None:
-        found = self._versioned("OffsetCommitValue", value)
+        # The version of a value is in its first two bytes.
+        found = self._decoded("OffsetCommitValue", int.from_bytes(value[:VERSION_BYTES], "big"), value)
         if found is None:
             return None
-        topic_id = bytes(found.get("topic_id") or _NO_ID)
+        topic_id = found.get("topic_id", _NO_ID)
         return CommittedOffset(
-            offset=found["offset"],
-            leader_epoch=found.get("leader_epoch", -1),
-            metadata=found["metadata"],
-            commit_timestamp_ms=found["commit_timestamp"],
-            topic_id=None if topic_id == _NO_ID else topic_id,
-            expires_ms=found.get("expire_timestamp", -1),
-            record_offset=record_offset,
+            found["offset"],
+            found.get("leader_epoch", -1),
+            found["metadata"],
+            found["commit_timestamp"],
+            None if topic_id == _NO_ID else topic_id,
+            found.get("expire_timestamp", -1),
+            record_offset,
         )
-
-    def _versioned(self, name: str, value: bytes) -> dict[str, Any] | None:
-        """Return a value, whose version is in its first two bytes; None: it cannot be decoded."""
-        return self._decoded(name, int.from_bytes(value[:VERSION_BYTES], "big"), value)
 
     def _decoded(self, name: str, version: int, data: bytes) -> dict[str, Any] | None:
         try:
-            return codec(name, version).decode_whole(memoryview(data)[VERSION_BYTES:])
+            return codec(name, version).decode_whole(data, VERSION_BYTES)
         except ProtocolError as error:
             self.skipped[str(error)] += 1
             return None
@@ -209,10 +154,10 @@ class GroupOffsets(Struct):
 
 def place_of_key(key: bytes | None) -> TopicPartition | None:
     """Return the topic and partition of the key of a committed offset; None: it is another key, or damaged."""
-    if key is None or int.from_bytes(key[:VERSION_BYTES], "big") not in _OFFSET_KEYS:
+    if key is None or int.from_bytes(key[:VERSION_BYTES], "big") not in OFFSET_KEYS:
         return None
     try:
-        decoded = codec("OffsetCommitKey", 0).decode_whole(memoryview(key)[VERSION_BYTES:])
+        decoded = codec("OffsetCommitKey", 0).decode_whole(key, VERSION_BYTES)
     except ProtocolError:
         return None
     return decoded["topic"], decoded["partition"]

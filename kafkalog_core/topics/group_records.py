@@ -41,8 +41,7 @@ class GroupMember(Struct, frozen=True, kw_only=True):
 class GroupValue(Struct, frozen=True, kw_only=True):
     """The record of a classic group, with its members; `state_ms`: when it came into its state, -1: unknown.
 
-    `group_offsets.GroupRecord` is what a reader of offsets keeps of it. Groups of KIP-848 and share groups have several
-    records instead: `modern_group_records.StoredModernGroup`.
+    Groups of KIP-848 and share groups have several records instead: `modern_group_records.StoredModernGroup`.
     """
 
     protocol_type: str

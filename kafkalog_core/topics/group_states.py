@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.format.textfile import uuid_text
 from kafkalog_core.structs import Struct, field
-from kafkalog_core.topics.group_offsets import GroupOffsets
+from kafkalog_core.topics.group_offsets import OFFSET_KEYS, GroupOffsets
 from kafkalog_core.topics.group_records import decode_group
 from kafkalog_core.topics.modern_group_records import CONSUMER_RECORDS, SHARE_RECORDS
 from kafkalog_core.topics.record_decoders import consumer_protocol
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONSUMER",
-    "OFFSET_KEYS",
     "Assignment",
     "DescribedGroup",
     "DescribedMember",
     "GroupStates",
     "GroupType",
     "group_bytes",
+    "group_of_key",
     "owner_of",
 ]
 
@@ -47,7 +47,6 @@ Assignment = dict[str, tuple[int, ...]]
 
 CONSUMER: Final = "consumer"
 """The protocol type of consumers."""
-OFFSET_KEYS: Final = frozenset({0, 1})
 _GROUP_KEY: Final = 2
 _LONGEST: Final = 0xFFFF
 _EPOCH_KEYS: Final = frozenset({3, 11, 17})
@@ -155,11 +154,14 @@ class GroupStates(Struct):
         self, key: bytes | None, value: bytes | None, record_offset: int, transaction: int | None = None
     ) -> None:
         """Replay the record at an offset of the log; transaction: see `GroupOffsets.replay`."""
-        number = None if key is None else int.from_bytes(key[:_TYPE_BYTES], "big")
-        if key is None or number in OFFSET_KEYS:
-            if key is not None and value is not None:
-                self.note_commit(key)
-            self.offsets.replay(key, value, record_offset, transaction)
+        if key is None or len(key) < _TYPE_BYTES:
+            self.skipped["a record without a key"] += 1
+            return
+        number = int.from_bytes(key[:_TYPE_BYTES], "big")
+        if number in OFFSET_KEYS:
+            name = self.offsets.replay(key, value, record_offset, transaction)
+            if name is not None and value is not None:
+                self.note_commit(name)
             return
         try:
             if number == _GROUP_KEY:
@@ -169,12 +171,9 @@ class GroupStates(Struct):
         except ProtocolError as error:
             self.skipped[str(error)] += 1
 
-    def note_commit(self, key: bytes) -> None:
-        """Note that a group has committed, by the key of the record: it exists from then on."""
-        name = _group_of(key)
-        if name is None:
-            return  # the replay of the offset counts it
-        if not any(name in each for each in (self.classic, self.consumers, self.shares, self.streams)):
+    def note_commit(self, name: str) -> None:
+        """Note that a group has committed: it exists from then on."""
+        if not (name in self.classic or name in self.consumers or name in self.shares or name in self.streams):
             self.simple.add(name)
         self.deleted.discard(name)
 
@@ -192,6 +191,15 @@ class GroupStates(Struct):
         self.simple |= other.simple
         self.deleted |= other.deleted
         self.skipped += other.skipped
+
+    def undecoded(self) -> Counter[str]:
+        """Return how many records cannot be decoded, by what is wrong with them."""
+        return self.skipped + self.offsets.skipped
+
+    def protocol_types(self) -> dict[str, str]:
+        """Return the protocol type of each group that commits offsets; empty: it never had members."""
+        classic = {name: group.protocol_type for name, group in self.classic.items()}
+        return dict.fromkeys(self.offsets.offsets, "") | classic | dict.fromkeys(self.consumers, CONSUMER)
 
     def names(self) -> list[str]:
         """Return the groups that exist, in their order."""
@@ -237,7 +245,7 @@ class GroupStates(Struct):
             or replay_streams(self.streams, key, value)
         ):
             return False
-        name = _group_of(key)
+        name = group_of_key(key)
         if name is not None and value is not None:
             self.simple.discard(name)
             self.deleted.discard(name)
@@ -247,7 +255,7 @@ class GroupStates(Struct):
         return True
 
 
-def _group_of(key: bytes) -> str | None:
+def group_of_key(key: bytes) -> str | None:
     """Return the group in the key of a record, its first field after the type; None: it is not text."""
     start = 2 * _TYPE_BYTES
     size = int.from_bytes(key[_TYPE_BYTES:start], "big")

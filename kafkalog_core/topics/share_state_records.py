@@ -7,6 +7,7 @@ A snapshot holds the whole state of a partition, an update what has changed sinc
 from __future__ import annotations
 
 from bisect import bisect_right
+from enum import IntEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SHARE_STATE_TOPIC",
+    "DeliveryState",
     "ShareKey",
     "ShareState",
     "StateBatch",
@@ -34,6 +36,21 @@ SHARE_STATE_TOPIC: Final = "__share_group_state"
 
 _SNAPSHOT, _UPDATE = 0, 1
 _SAME: Final = -1
+
+
+class DeliveryState(IntEnum):
+    """The state of a record (`RecordState`)."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    ARCHIVED = 4
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the record is never delivered again."""
+        return self in {DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED}
 
 
 class ShareKey(NamedTuple):
@@ -75,6 +92,13 @@ class ShareState(Struct, frozen=True, kw_only=True):
     batches: tuple[StateBatch, ...] = ()
     created_ms: int = 0
     updates: int = 0
+
+    def lag(self, end_offset: int) -> int | None:
+        """Return how many records are not done with (`SharePartitionOffsetInfo.lag`); None: unknown.
+
+        end_offset: the end of what consumers get.
+        """
+        return None if self.start < 0 or self.complete_count < 0 else end_offset - self.start - self.complete_count
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

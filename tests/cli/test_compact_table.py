@@ -126,6 +126,20 @@ def test_the_transaction_that_holds_the_cleaner_back(shown, held_by: HoldingTran
     assert f"kafkalog transactions {rows.STUCK.partition['path']}" in text
 
 
+def test_a_transaction_that_holds_back_the_rest_is_named_too(shown) -> None:
+    """The part before it would be cleaned now: the answer names what waits, and behind whom."""
+    held_by = HoldingTransaction(
+        producer_id=4, producer_epoch=2, first_offset=900, transactional_id="payer", bytes_after=9_000
+    )
+    row = {**rows.CLEANABLE.partition, "held_back_by": "open-transaction"}
+    text = flat(shown(replace(rows.CLEANABLE, partition=row, held_by=held_by)))
+    assert text.startswith("WOULD CLEAN customers-0 now, which saves 26.4 KiB of 43.9 KiB (60 %)")
+    assert "; an open transaction keeps the cleaner from 4.9 KiB more in customers-0." in text
+    assert "The transaction of transactional id payer, producer id 4, epoch 2, is open since offset 900" in text
+    assert "Once it has committed, a clean would save 35.2 KiB of 43.9 KiB (80 %)." in text
+    assert "kafkalog transactions /data/customers-0" in text
+
+
 def test_without_a_transaction_no_command_names_one(shown) -> None:
     assert "kafkalog transactions" not in shown(rows.STUCK, rows.CLEANABLE)
 

@@ -194,4 +194,4 @@ def test_damage_is_a_problem_and_the_rest_is_read(tmp_path: Path) -> None:
     found = read(log.path)
     assert len(found.problems) == 1
     assert "crc" in found.problems[0]
-    assert len(found.latest) == 8
+    assert found.newest.count == 8

@@ -12,7 +12,7 @@ import pytest
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.kafka.sim.group_offsets import partition_runs, records_of
+from kafkalog_core.kafka.sim.coordinator_logs import partition_runs, records_of
 from kafkalog_core.kafka.sim.transactions import read_transactions
 from kafkalog_core.topics.transactions import (
     TRANSACTIONS_TOPIC,

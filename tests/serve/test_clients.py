@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.group_states import read_groups
 from kafkalog_core.serve.logs.partition_view import ViewOptions
 from tests.support.log_dirs import tree_hash
 from tests.support.serving import address, serving
@@ -32,7 +32,7 @@ kafka = pytest.importorskip("kafka")
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 COUNTS = {("customers", 0): 30, ("orders", 0): 92, ("orders", 1): 108}
-BILLING = read_group_offsets(map(str, (FIXTURES / "demo").glob("__consumer_offsets-*")))[0].offsets["billing"]
+BILLING = read_groups(map(str, (FIXTURES / "demo").glob("__consumer_offsets-*")))[0].offsets.offsets["billing"]
 PAYMENTS = {
     "read_uncommitted": [*range(5), *range(6, 11), *range(12, 17), 18, 19],
     "read_committed": [*range(5), *range(12, 17)],

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.group_states import read_groups
 from tests.support.build import Record, batch_v2, txn_marker
 
 __all__ = ["CommitLog", "CommittedPast", "commit_key", "commit_value", "committed_past_end"]
@@ -81,6 +81,6 @@ class CommitLog:
         return self
 
     def offset(self, **options: Any) -> int | None:
-        found, _ = read_group_offsets([str(self.path)], **options)
-        committed = found.offsets.get("g", {}).get(("t", 0))
+        found, _ = read_groups([str(self.path)], **options)
+        committed = found.offsets.offsets.get("g", {}).get(("t", 0))
         return None if committed is None else committed.offset

@@ -12,26 +12,37 @@ committed.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from operator import add
+from collections import deque
+from itertools import compress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog_core import kernels
 from kafkalog_core.engine.parts import WHOLE, divide, part_items, with_begin
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.decode import PayloadDamage, decode_run
-from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_INT64, TRANSACTIONAL_BIT
+from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64, TRANSACTIONAL_BIT
+from kafkalog_core.format.literals import ByteLiteral
+from kafkalog_core.format.newest_records import NewestByKey, NewestRecords
 from kafkalog_core.kafka.rules.producer_anomalies import markers_of
-from kafkalog_core.kafka.sim.group_offsets import records_of
+from kafkalog_core.kafka.sim.coordinator_logs import records_of
+from kafkalog_core.kafka.sim.logfiles import unit_of_partition
+from kafkalog_core.kernels.constants import MARKED
+from kafkalog_core.kernels.programs import WANTS_KEY
+from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field
-from kafkalog_core.topics.group_states import OFFSET_KEYS, GroupStates
+from kafkalog_core.text import count_of
+from kafkalog_core.topics.group_offsets import OFFSET_KEYS
+from kafkalog_core.topics.group_states import GroupStates, group_of_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.parts import LogPart
     from kafkalog_core.format.decode import RecordRun
+    from kafkalog_core.format.newest_records import NewestRecord
     from kafkalog_core.kafka.sim.logfiles import LogFile
     from kafkalog_core.storage.scan import Run
 
@@ -43,6 +54,7 @@ __all__ = [
     "group_history",
     "joined",
     "parts_of",
+    "read_groups",
     "read_part",
     "replay",
     "replayed",
@@ -54,6 +66,7 @@ _FEW_PARTS: Final = 4
 """Readers of that many parts of a file walk to their starts themselves, at the same time."""
 _TYPE_BYTES: Final = 2
 _SHORTEST_KEY: Final = 2
+_OFFSET: Final = attrgetter("offset")
 
 
 class Moment(Struct, frozen=True):
@@ -104,18 +117,14 @@ class GroupLogRecord(NamedTuple):
 
 Groups = tuple[bytes, ...]
 """What the keys of some groups begin with, after their type."""
-Latest = tuple[int, int, bytes | None]
-"""Offset, timestamp and value of a record."""
 
 
 class GroupRecords(Struct):
     """What a part of a log says.
 
     Args:
-        latest: the last record of each key outside transactions.
+        newest: the last record of each key outside transactions.
         ordered: the records in transactions, markers, and the records of members if one group is read.
-        tombstones: the offset of the last tombstone of each key of an offset.
-        committed: the offset of the last commit, of keys that a tombstone follows.
         later: keys of offsets with records after the moment.
         problems: places that cannot be read, a sentence each.
         keyless: records without a key.
@@ -123,15 +132,11 @@ class GroupRecords(Struct):
         batches: how many were read.
         size_bytes: of log that was read.
         first_ms: timestamp of the first record; None: there is none.
-        last_ms: the largest timestamp up to the moment.
-        first_offset: of the first batch; None: there is none.
-        last_offset: of the last record up to the moment.
+        last_ms: the largest timestamp up to the moment, of all groups; -1: there is none.
     """
 
-    latest: dict[bytes, Latest] = field(default_factory=dict)
+    newest: NewestRecords = field(default_factory=NewestRecords)
     ordered: list[GroupLogRecord] = field(default_factory=list)
-    tombstones: dict[bytes, int] = field(default_factory=dict)
-    committed: dict[bytes, int] = field(default_factory=dict)
     later: dict[bytes, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     keyless: int = 0
@@ -140,39 +145,6 @@ class GroupRecords(Struct):
     size_bytes: int = 0
     first_ms: int | None = None
     last_ms: int = -1
-    first_offset: int | None = None
-    last_offset: int = -1
-
-    def add(self, key: bytes, record: Latest) -> None:
-        """Add a record outside transactions."""
-        if record[2] is None:
-            self.tombstones[key] = record[0]
-            before = self.latest.get(key)
-            if before is not None and before[2] is not None:
-                self.committed[key] = before[0]
-        self.latest[key] = record
-
-    def join(self, after: GroupRecords) -> None:
-        """Add the part that follows."""
-        for key in after.tombstones:
-            before = self.latest.get(key)
-            if before is not None and before[2] is not None:
-                self.committed[key] = before[0]
-        self.latest |= after.latest
-        self.ordered += after.ordered
-        self.tombstones |= after.tombstones
-        self.committed |= after.committed
-        for key, offset in after.later.items():
-            self.later.setdefault(key, offset)
-        self.problems += after.problems
-        self.keyless += after.keyless
-        self.records += after.records
-        self.batches += after.batches
-        self.size_bytes += after.size_bytes
-        self.first_ms = after.first_ms if self.first_ms is None else self.first_ms
-        self.last_ms = max(self.last_ms, after.last_ms)
-        self.first_offset = after.first_offset if self.first_offset is None else self.first_offset
-        self.last_offset = max(self.last_offset, after.last_offset)
 
 
 def parts_of(files: Iterable[LogFile], options: ScanOptions) -> list[GroupLogPart]:
@@ -191,11 +163,50 @@ def parts_of(files: Iterable[LogFile], options: ScanOptions) -> list[GroupLogPar
     return parts
 
 
+def read_groups(
+    directories: Iterable[str], *, max_batch_bytes: int = MAX_BATCH_BYTES, until_ms: int = MAX_INT64
+) -> tuple[GroupStates, list[str]]:
+    """Return the state of the groups, and a sentence for each place that cannot be read, where commits may be missing.
+
+    Args:
+        directories: of the partitions of `__consumer_offsets`, one copy of each.
+        max_batch_bytes: larger batches are damage.
+        until_ms: records with a later timestamp are left out.
+    """
+    states, problems = GroupStates(), list[str]()
+    options = ScanOptions(max_batch_bytes=max_batch_bytes, resync=True)
+    for directory in directories:
+        try:
+            parts = parts_of(unit_of_partition(read_partition(directory), None).files, options)
+        except StorageError as error:
+            problems.append(str(error))
+            continue
+        moment = Moment(until_ms=until_ms)
+        records = joined(read_part(part, moment, None, max_batch_bytes, lambda _: None) for part in parts)
+        of_partition = replayed(records)
+        problems += records.problems
+        for what, count in of_partition.undecoded().items():
+            problems.append(f"{directory}: {count_of(count, 'record')}: {what}")
+        states.absorb(of_partition)
+    return states, problems
+
+
 def joined(parts: Iterable[GroupRecords]) -> GroupRecords:
     """Return what consecutive parts of a partition say together."""
-    found = GroupRecords()
+    found, newest = GroupRecords(), NewestByKey()
     for each in parts:
-        found.join(each)
+        newest.join(each.newest)
+        found.ordered += each.ordered
+        for key, offset in each.later.items():
+            found.later.setdefault(key, offset)
+        found.problems += each.problems
+        found.keyless += each.keyless
+        found.records += each.records
+        found.batches += each.batches
+        found.size_bytes += each.size_bytes
+        found.first_ms = each.first_ms if found.first_ms is None else found.first_ms
+        found.last_ms = max(found.last_ms, each.last_ms)
+    found.newest = newest.records()
     return found
 
 
@@ -218,6 +229,7 @@ def read_part(
             found.problems.append(item)
         else:
             reader.read(item)
+    found.newest = reader.newest.records()
     return found
 
 
@@ -255,12 +267,6 @@ def _items(part: GroupLogPart, max_batch_bytes: int, advance: Callable[[int], No
         yield str(error)
 
 
-def _slices(data: bytes, starts: memoryview, sizes: memoryview, low: int) -> Iterator[bytes]:
-    """Return the pieces of some bytes that begin at byte `low` of what the columns refer to."""
-    firsts = list(map((-low).__add__, starts))
-    return map(data.__getitem__, map(slice, firsts, map(add, firsts, sizes)))
-
-
 class _Reader:
     """Adds runs of batches to what a part says."""
 
@@ -272,6 +278,8 @@ class _Reader:
         self._groups = groups
         self._max_bytes = max_bytes
         self._keeps_all = keeps_all
+        self.newest = NewestByKey()
+        self._literals = tuple(map(ByteLiteral, groups or ()))
 
     def read(self, run: Run) -> None:
         """Add the records and markers of a run."""
@@ -283,18 +291,22 @@ class _Reader:
             else [value if magic == MAGIC_V2 else 0 for value, magic in zip(attributes, formats, strict=True)]
         )
         found.batches += batches.count
-        found.first_offset = batches.column("base_offset")[0] if found.first_offset is None else found.first_offset
         is_special = any(value & (TRANSACTIONAL_BIT | CONTROL_BIT) for value in flags)
         if is_special:
             self._read_markers(run)
         wanted = (lambda row: not flags[row] & CONTROL_BIT) if is_special else None
-        is_plain = not (is_special or self._keeps_all) and self._is_within(run)
+        is_within = self._is_within(run)
         for item in decode_run(run.memory, batches, max_bytes=self._max_bytes, wanted=wanted):
             if isinstance(item, PayloadDamage):
                 size = batches.column("size_bytes")[item.batch]
                 found.problems.append(f"a batch of {size} bytes cannot be read: {item.detail}")
-            elif not (is_plain and self._read_fast(item)):
-                self._read_slowly(item, flags)
+            elif item.records.count:
+                marks = self._marked(item, is_within=is_within)
+                # A large log is commits outside transactions: no loop of Python runs over them.
+                if is_special or self._keeps_all or self._groups is not None or not is_within:
+                    self._read_slowly(item, flags, marks)
+                if MARKED in marks:
+                    self.newest.keep(item.memory, item.records, marks)
 
     def _is_within(self, run: Run) -> bool:
         """Return whether all records of a run count."""
@@ -318,68 +330,57 @@ class _Reader:
                     )
                 )
 
-    def _read_fast(self, run: RecordRun) -> bool:
-        """Add records outside transactions, all of which count; return whether that was possible."""
-        records, found = run.records, self._found
-        starts, sizes = records.column("key_start"), records.column("key_size")
-        values, value_sizes = records.column("value_start"), records.column("value_size")
-        if not records.count or min(sizes) < _SHORTEST_KEY or min(value_sizes) < 0:
-            return False
-        # One copy of the records, and no loop of Python over them: this is most of the work of a large log.
-        low, high = min(starts[0], values[0]), max(values[-1] + value_sizes[-1], starts[-1] + sizes[-1])
-        data = bytes(run.memory[low:high])
-        keys = _slices(data, starts, sizes, low)
-        offsets, times = records.column("offset"), records.column("timestamp_ms")
-        latest = zip(offsets, times, _slices(data, values, value_sizes, low), strict=True)
-        if self._groups is None:
-            found.latest.update(zip(keys, latest, strict=True))
-        else:
-            groups = self._groups
-            own = [(key, each) for key, each in zip(keys, latest, strict=True) if key.startswith(groups, _TYPE_BYTES)]
-            if any(int.from_bytes(key[:_TYPE_BYTES], "big") not in OFFSET_KEYS for key, _ in own):
-                return False  # each record of a member counts
-            found.latest.update(own)
+    def _marked(self, run: RecordRun, *, is_within: bool) -> bytearray:
+        """Count records; return a mark for each one that has a key, and may be of the groups."""
+        found, moment, records = self._found, self._moment, run.records
+        times, sizes = records.column("timestamp_ms"), records.column("key_size")
         found.records += records.count
         found.first_ms = times[0] if found.first_ms is None else found.first_ms
-        found.last_ms = max(found.last_ms, *times)
-        found.last_offset = max(found.last_offset, offsets[-1])
-        return True
+        counted: Iterable[int] = times
+        if not is_within:
+            pairs = zip(times, records.column("offset"), strict=True)
+            counted = (time for time, offset in pairs if time <= moment.until_ms and offset < moment.end_offset)
+        found.last_ms = max(found.last_ms, max(counted, default=-1))
+        marks = bytearray([MARKED]) * records.count
+        if min(sizes) < _SHORTEST_KEY:
+            for row, size in enumerate(sizes):
+                if size < _SHORTEST_KEY:
+                    marks[row] = 0
+                    found.keyless += 1
+        if self._literals:
+            kernels.keep_holding(run.memory, records, WANTS_KEY, self._literals, marks)
+        return marks
 
-    def _read_slowly(self, run: RecordRun, flags: memoryview | list[int]) -> None:
-        """Add records one by one."""
+    def _read_slowly(self, run: RecordRun, flags: memoryview | list[int], marks: bytearray) -> None:
+        """Look at each marked record; those whose order counts lose their marks, as do those that do not count."""
         found, moment, groups = self._found, self._moment, self._groups
         producers = run.batches.column("producer_id")
-        found.records += run.records.count
-        for row, offset, timestamp_ms, key, value in records_of(run):
-            found.first_ms = timestamp_ms if found.first_ms is None else found.first_ms
-            if key is None or len(key) < _SHORTEST_KEY:
-                found.keyless += 1
-                continue
-            if groups is not None and not key.startswith(groups, _TYPE_BYTES):
+        rows = compress(range(run.records.count), marks[:])
+        for number, (row, offset, timestamp_ms, key, value) in zip(rows, records_of(run, marks[:]), strict=True):
+            marks[number] = 0
+            if key is None or (groups is not None and not key.startswith(groups, _TYPE_BYTES)):
                 continue
             is_offset = int.from_bytes(key[:_TYPE_BYTES], "big") in OFFSET_KEYS
             if timestamp_ms > moment.until_ms or offset >= moment.end_offset:
                 if is_offset:
                     found.later.setdefault(key, offset)
                 continue
-            found.last_ms = max(found.last_ms, timestamp_ms)
-            found.last_offset = max(found.last_offset, offset)
             transaction = producers[row] if flags[row] & TRANSACTIONAL_BIT else None
             if transaction is not None or self._keeps_all or (groups is not None and not is_offset):
                 found.ordered.append(GroupLogRecord(offset, timestamp_ms, key, value, transaction))
             else:
-                found.add(key, (offset, timestamp_ms, value))
+                marks[number] = MARKED
 
 
-def records_in_order(found: GroupRecords) -> list[GroupLogRecord]:
+def _in_order(newest: Iterable[NewestRecord], ordered: Sequence[GroupLogRecord]) -> list[GroupLogRecord]:
     """Return the records that decide the state, in the order of the log."""
-    ordered = [GroupLogRecord(offset, time, key, value) for key, (offset, time, value) in found.latest.items()]
-    in_transactions = {each.key for each in found.ordered if each.transaction is not None and each.is_commit is None}
-    for key, offset in found.tombstones.items():
-        latest = found.latest[key]
-        if key in in_transactions and latest[0] != offset:
-            ordered.append(GroupLogRecord(offset, latest[1], key, None))
-    return sorted([*ordered, *found.ordered], key=lambda each: each.offset)
+    in_transactions = {each.key for each in ordered if each.transaction is not None and each.is_commit is None}
+    records = []
+    for key, offset, timestamp_ms, value, tombstone, _ in newest:
+        records.append(GroupLogRecord(offset, timestamp_ms, key, value))
+        if tombstone not in {-1, offset} and key in in_transactions:
+            records.append(GroupLogRecord(tombstone, timestamp_ms, key, None))
+    return sorted([*records, *ordered], key=_OFFSET)
 
 
 def replayed(found: GroupRecords, seen: Callable[[GroupLogRecord, GroupStates], None] | None = None) -> GroupStates:
@@ -387,14 +388,17 @@ def replayed(found: GroupRecords, seen: Callable[[GroupLogRecord, GroupStates], 
 
     seen: called with each record and marker, and the state after it.
     """
-    states = GroupStates(skipped=Counter())
+    states = GroupStates()
     if found.keyless:
-        states.offsets.skipped["a record without a key"] = found.keyless
+        states.skipped["a record without a key"] = found.keyless
+    newest = list(found.newest)
     # A group without offsets exists by a commit before their tombstones, if its own tombstone is not later.
-    notes = deque(sorted((offset, key) for key, offset in found.committed.items() if found.latest[key][2] is None))
-    for record in records_in_order(found):
+    notes = deque(sorted((each.replaced, each.key) for each in newest if each.value is None and each.replaced >= 0))
+    for record in _in_order(newest, found.ordered):
         while notes and notes[0][0] < record.offset:
-            states.note_commit(notes.popleft()[1])
+            name = group_of_key(notes.popleft()[1])
+            if name is not None:
+                states.note_commit(name)
         replay(states, record)
         if seen is not None:
             seen(record, states)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkalog_core.errors import ProtocolError, StorageError
-from kafkalog_core.format.decode import PayloadDamage, decode_run
-from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
-from kafkalog_core.kafka.sim.group_offsets import partition_runs, records_of
+from kafkalog_core.errors import ProtocolError
+from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT64
+from kafkalog_core.kafka.sim.coordinator_logs import data_records
 from kafkalog_core.text import count_of
 from kafkalog_core.topics.transactions import decode_transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from kafkalog_core.storage.scan import Run
     from kafkalog_core.topics.transactions import TransactionValue
 
 __all__ = ["read_transactions"]
@@ -38,15 +36,8 @@ def read_transactions(
     problems: list[str] = []
     for directory in directories:
         skipped = Counter[str]()
-        try:
-            for item in partition_runs(directory, max_batch_bytes):
-                if isinstance(item, str):
-                    problems.append(item)
-                    continue
-                for key, value in _records(item, max_batch_bytes, until_ms, problems):
-                    _replay(found, key, value, skipped)
-        except StorageError as error:
-            problems.append(str(error))
+        for _, key, value in data_records(directory, problems, max_batch_bytes=max_batch_bytes, until_ms=until_ms):
+            _replay(found, key, value, skipped)
         problems += (f"{directory}: {count_of(count, 'record')}: {what}" for what, count in skipped.items())
     return found, problems
 
@@ -64,20 +55,3 @@ def _replay(found: dict[str, TransactionValue], key: bytes | None, value: bytes 
         found.pop(name, None)
     else:
         found[name] = decoded
-
-
-def _records(
-    run: Run, max_bytes: int, until_ms: int, problems: list[str]
-) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Yield key and value of the records of a run of batches, in their order."""
-    batches = run.batches
-    columns = zip(batches.column("attributes"), batches.column("format"), strict=True)
-    is_data = [magic != MAGIC_V2 or not value & CONTROL_BIT for value, magic in columns]
-    for item in decode_run(run.memory, batches, max_bytes=max_bytes, wanted=is_data.__getitem__):
-        if isinstance(item, PayloadDamage):
-            size = batches.column("size_bytes")[item.batch]
-            problems.append(f"a batch of {size} bytes cannot be read: {item.detail}")
-            continue
-        for _, _, timestamp_ms, key, value in records_of(item):
-            if timestamp_ms <= until_ms:
-                yield key, value

@@ -26,8 +26,8 @@ from kafkalog_core.kafka.rules.append import limits_of
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import read_topic_id
+from kafkalog_core.kafka.sim.copies import PartitionCopy
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
-from kafkalog_core.kafka.sim.partition_copies import PartitionCopy
 from kafkalog_core.livebroker.cluster.cluster_log import ClusterLog, KnownTopic
 from kafkalog_core.livebroker.disks.partition_dirs import BrokerDisk, Key, PartitionDirs
 from kafkalog_core.livebroker.disks.topic_configs import TopicConfigs, own_configs

@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import ProtocolError
 from kafkalog_core.livebroker.groups.share_groups import ShareGroup
 from kafkalog_core.serve.groups.assignors import by_topic
 from kafkalog_core.serve.groups.consumer_groups import ConsumerGroup
 from kafkalog_core.serve.groups.modern_groups import MemberState, ModernMember
 from kafkalog_core.structs import replace
-from kafkalog_core.topics.group_records import GroupValue, decode_group, encode_group
-from kafkalog_core.topics.modern_group_records import (
-    CONSUMER_RECORDS,
-    SHARE_RECORDS,
-    CurrentAssignment,
-    StoredModernGroup,
-)
+from kafkalog_core.topics.group_records import encode_group
+from kafkalog_core.topics.modern_group_records import CONSUMER_RECORDS, SHARE_RECORDS, CurrentAssignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,8 +24,9 @@ if TYPE_CHECKING:
     from kafkalog_core.serve.groups.group_registry import GroupRegistry
     from kafkalog_core.serve.groups.modern_groups import ModernGroup
     from kafkalog_core.serve.logs.partition_access import TopicIds
-    from kafkalog_core.topics.group_records import Record
-    from kafkalog_core.topics.modern_group_records import ModernGroupRecords, TopicPartitions
+    from kafkalog_core.topics.group_records import GroupValue, Record
+    from kafkalog_core.topics.group_states import GroupStates
+    from kafkalog_core.topics.modern_group_records import ModernGroupRecords, StoredModernGroup, TopicPartitions
 
 __all__ = ["LoggedGroups", "load_groups"]
 
@@ -129,35 +124,16 @@ def _current(member: ModernMember) -> tuple[object, ...]:
     return member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking
 
 
-def load_groups(
-    registry: GroupRegistry, shares: ShareGroups, records: Iterable[tuple[bytes, bytes | None]], topics: TopicIds
-) -> list[str]:
-    """Give a registry the groups that the log holds; return a sentence for each record that cannot be read."""
-    classic: dict[str, GroupValue] = {}
-    consumers: dict[str, StoredModernGroup] = {}
-    shared: dict[str, StoredModernGroup] = {}
-    problems = []
-    for key, value in records:
-        try:
-            if CONSUMER_RECORDS.replay(consumers, key, value) or SHARE_RECORDS.replay(shared, key, value):
-                continue
-            decoded = decode_group(key, value)
-        except ProtocolError as error:
-            problems.append(str(error))
-            continue
-        if decoded is not None and decoded[1] is not None:
-            classic[decoded[0]] = decoded[1]
-        elif decoded is not None:
-            classic.pop(decoded[0], None)
-    for name, group in classic.items():
-        if name not in consumers:
+def load_groups(registry: GroupRegistry, shares: ShareGroups, states: GroupStates, topics: TopicIds) -> None:
+    """Give a registry the groups that the log holds."""
+    for name, group in states.classic.items():
+        if name not in states.consumers:
             registry.classic.load(name, group)
-    for name, stored in consumers.items():
+    for name, stored in states.consumers.items():
         patterns = frozenset(stored.patterns)
         registry.consumers.load(ConsumerGroup(name, *_facts(stored, topics), patterns=patterns))
-    for name, stored in shared.items():
+    for name, stored in states.shares.items():
         shares.load(ShareGroup(name, *_facts(stored, topics), topics=stored.topics))
-    return problems
 
 
 def _facts(

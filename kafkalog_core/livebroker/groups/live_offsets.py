@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.livebroker.transactions.coordinator_logs import CoordinatorLog
-    from kafkalog_core.topics.group_offsets import CommittedOffset, GroupOffsets
+    from kafkalog_core.topics.group_offsets import CommittedOffset
+    from kafkalog_core.topics.group_states import GroupStates
 
 __all__ = ["LiveOffsets"]
 
@@ -21,26 +22,27 @@ __all__ = ["LiveOffsets"]
 class LiveOffsets:
     """Offsets in the log, and in memory what it says: each record is replayed once it is written."""
 
-    def __init__(self, log: CoordinatorLog, found: GroupOffsets) -> None:
+    def __init__(self, log: CoordinatorLog, found: GroupStates) -> None:
         """Take what the log says at the start."""
         self._log = log
         self._state = found
+        self._offsets = found.offsets
         self._lock = threading.RLock()
 
     def groups(self) -> dict[str, str]:
         """See `OffsetStore`."""
         with self._lock:
-            return dict(self._state.names())
+            return self._state.protocol_types()
 
     def of_group(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """See `OffsetStore`."""
         with self._lock:
-            return dict(self._state.offsets.get(group, {}))
+            return dict(self._offsets.offsets.get(group, {}))
 
     def unstable(self, group: str) -> set[TopicPartition]:
         """See `OffsetStore`."""
         with self._lock:
-            return self._state.pending_of(group)
+            return self._offsets.pending_of(group)
 
     def commit(
         self,
@@ -57,7 +59,7 @@ class LiveOffsets:
     def delete(self, group: str, places: Iterable[TopicPartition] | None = None) -> None:
         """See `OffsetStore`: tombstones."""
         with self._lock:
-            known = self._state.offsets.get(group, {}).keys() | self._state.pending_of(group)
+            known = self._offsets.offsets.get(group, {}).keys() | self._offsets.pending_of(group)
             gone = known if places is None else known & set(places)
             self.write(group, [encode_offset(group, *place, None) for place in sorted(gone)])
 
@@ -81,9 +83,9 @@ class LiveOffsets:
     def forget_topic(self, topic: str) -> None:
         """Delete the offsets of a topic that was deleted. Raises KafkalogError."""
         with self._lock:
-            pending = {group for offsets in self._state.pending.values() for group, _ in offsets}
-            for group in pending.union(self._state.offsets):
-                places = self._state.offsets.get(group, {}).keys() | self._state.pending_of(group)
+            pending = {group for offsets in self._offsets.pending.values() for group, _ in offsets}
+            for group in pending.union(self._offsets.offsets):
+                places = self._offsets.offsets.get(group, {}).keys() | self._offsets.pending_of(group)
                 self.delete(group, [place for place in places if place[0] == topic])
 
     def expire(
@@ -95,7 +97,7 @@ class LiveOffsets:
         `has_expired`. Raises KafkalogError.
         """
         with self._lock:
-            offsets, pending = self._state.offsets.get(group, {}), self._state.pending_of(group)
+            offsets, pending = self._offsets.offsets.get(group, {}), self._offsets.pending_of(group)
             old = [
                 place
                 for place, offset in offsets.items()

@@ -92,14 +92,14 @@ class ShareGroupRequests(ModernGroupRequests):
         if state is None:
             return row
         row |= {"start_offset": state.start, "leader_epoch": state.leader_epoch}
-        if state.start < 0 or state.complete_count < 0:
+        if state.lag(0) is None:
             return row
         try:
             log = self._disks.partition(topic, key.partition)
         except (KafkalogError, OSError) as error:
             return row | {"error_code": error_of(error), "error_message": str(error)}
         end = 0 if log is None else log.high_watermark
-        return row | {"lag": end - state.start - state.complete_count}
+        return row | {"lag": state.lag(end)}
 
     def _empty_group(self, name: str, *, creates: bool) -> tuple[ShareGroup | None, ErrorCode, str | None]:
         """Return a group without members, else why there is none.

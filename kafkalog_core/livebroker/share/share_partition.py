@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.serve.logs.partition_access import PartitionError
 from kafkalog_core.structs import Struct, replace
-from kafkalog_core.topics.share_state_records import StateBatch
+from kafkalog_core.topics.share_state_records import DeliveryState, StateBatch
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -24,27 +24,12 @@ __all__ = [
     "Acknowledgement",
     "AcquireRequest",
     "Acquired",
-    "DeliveryState",
     "InFlightRecords",
     "InvalidAcknowledgementError",
     "SharePartition",
 ]
 
 _LEAST_THROTTLED: Final = 2  # SharePartition.MINIMUM_THROTTLE_RECORDS_DELIVERY_LIMIT
-
-
-class DeliveryState(IntEnum):
-    """The state of a record (`RecordState`)."""
-
-    AVAILABLE = 0
-    ACQUIRED = 1
-    ACKNOWLEDGED = 2
-    ARCHIVED = 4
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the record is never delivered again."""
-        return self in {DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED}
 
 
 class AcknowledgeType(IntEnum):

@@ -16,15 +16,15 @@ from kafkalog_core.kafka.rules.offset_expiry import expiry_ms
 from kafkalog_core.kafka.rules.partitioners import partition_of_name
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.sim.cluster import partition_count, read_cluster
-from kafkalog_core.kafka.sim.copies import copies_on_disk
+from kafkalog_core.kafka.sim.copies import check_one_cluster, copies_on_disk
 from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.named_dirs import other_dirs
-from kafkalog_core.kafka.sim.partition_copies import check_one_cluster
 from kafkalog_core.kafka.sim.settings import read_settings
 from kafkalog_core.ops.groups import request as states
 from kafkalog_core.ops.groups.logs import LogsOfGroups, TopicsOfDisks
 from kafkalog_core.ops.groups.reading import read_groups
 from kafkalog_core.ops.groups.request import GroupBasis, GroupResult, rows_of
+from kafkalog_core.ops.groups.shares import batch_rows, read_shares
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.structs import Struct, replace
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.groups.logs import PartitionEnds
     from kafkalog_core.ops.groups.reading import ReadGroups
     from kafkalog_core.ops.groups.request import GroupsRequest, Row
+    from kafkalog_core.ops.groups.shares import SharePositions
     from kafkalog_core.progress import Progress
     from kafkalog_core.topics.group_offsets import CommittedOffset
     from kafkalog_core.topics.group_states import DescribedGroup
@@ -59,13 +60,18 @@ class Clock(Struct, frozen=True, kw_only=True):
         release: of the coordinator.
         retention_ms: offsets.retention.minutes.
         now_ms: the time that is used as now.
-        note: where release and settings come from.
+        basis: where release and settings come from, as a clause.
     """
 
     release: Release
     retention_ms: int
     now_ms: int
-    note: str
+    basis: str
+
+    @property
+    def note(self) -> str:
+        """A sentence about what expires when."""
+        return f"{self.basis}; now is {moment(self.now_ms)}"
 
 
 def clock_of(request: GroupsRequest, disks: CopiesOnDisk) -> Clock:
@@ -81,13 +87,12 @@ def clock_of(request: GroupsRequest, disks: CopiesOnDisk) -> Clock:
         release, evidence = guess.release, guess.describe()
     setting = read_settings(request.kafka, release, log_dir, named).broker(_RETENTION)
     minutes = cast("int", setting.value)
-    now_ms = request.now_ms if request.until_ms is None else request.until_ms
     assumed = "" if setting.gap is None else f", assumed: {setting.gap.why}"
-    note = (
+    basis = (
         f"offsets expire by the rules of {evidence}; {_RETENTION} is {minutes} "
-        f"({duration(minutes * _MINUTE_MS)}, {setting.origin}{assumed}); now is {moment(now_ms)}"
+        f"({duration(minutes * _MINUTE_MS)}, {setting.origin}{assumed})"
     )
-    return Clock(release=release, retention_ms=minutes * _MINUTE_MS, now_ms=now_ms, note=note)
+    return Clock(release=release, retention_ms=minutes * _MINUTE_MS, now_ms=request.now_ms, basis=basis)
 
 
 def disks_of_groups(request: GroupsRequest) -> CopiesOnDisk:
@@ -119,8 +124,13 @@ def groups(
     if unknown:
         raise unknown_groups(request, unknown, disks, names, clock.release, read.known_from_ms, workers=workers)
     chosen = list(request.groups) or known
-    with LogsOfGroups(disks, clock.release, request.until_ms) as logs:
-        table = _Table(request, read, clock, names, logs)
+    if read.then_ms is not None:
+        clock = replace(clock, now_ms=read.then_ms)
+    shares = read_shares(chosen, read.states, disks, names, clock.release, read.then_ms, request.max_batch_bytes)
+    read.notes += shares.notes
+    read.findings += shares.findings
+    with LogsOfGroups(disks, clock.release, read.then_ms) as logs:
+        table = _Table(request, read, clock, names, logs, shares)
         if request.topics and not any(table.has_places(name) for name in chosen):
             raise SelectionError(f"no group has an offset of a topic that matches {' or '.join(request.topics)}")
         results = (table.result(name) for name in chosen)
@@ -158,13 +168,14 @@ def offset_expiries(request: GroupsRequest) -> tuple[Clock, Callable[[str, str, 
 
 
 def _asked(request: GroupsRequest, read: ReadGroups) -> Iterator[str]:
-    if request.until_ms is not None:
+    if read.then_ms is not None:
+        offset = "" if request.until_ms is not None else f"offset {request.moment.end_offset - 1} of the log, at "
         yield (
-            f"as of {moment(request.until_ms)}: later records are left out, and each log ends at its first batch with "
-            "a later timestamp, by the times that producers set"
+            f"as of {offset}{moment(read.then_ms)}: later records are left out, and each log ends at its first batch "
+            "with a later timestamp, by the times that producers set"
         )
     elif not request.moment.is_open:
-        yield f"as of offset {request.moment.end_offset - 1} of the log, which was read to {moment(read.last_ms)}"
+        yield f"as of offset {request.moment.end_offset - 1} of the log, before which there is no record"
 
 
 def unknown_groups(
@@ -220,18 +231,26 @@ class _Table:
     """Makes the rows of groups."""
 
     def __init__(
-        self, request: GroupsRequest, read: ReadGroups, clock: Clock, names: TopicsOfDisks, logs: LogsOfGroups
+        self,
+        request: GroupsRequest,
+        read: ReadGroups,
+        clock: Clock,
+        names: TopicsOfDisks,
+        logs: LogsOfGroups,
+        shares: SharePositions,
     ) -> None:
         self._request = request
         self._read = read
         self._clock = clock
         self._names = names
         self._logs = logs
+        self._shares = shares
 
     def result(self, name: str) -> GroupResult:
         """Return the rows of a group."""
         group = self._read.states.describe(name, self._names.name)
-        offsets = [row for place in self._places(group) for row in [self._position(group, place)]]
+        position = self._share_position if group.type == "share" else self._position
+        offsets = [position(group, place) for place in self._places(group)]
         members = tuple(_member_row(group, number) for number in range(len(group.members)))
         shown = self._request.has_positions
         return GroupResult(
@@ -249,7 +268,9 @@ class _Table:
         offsets = self._read.states.offsets
         places = {*offsets.offsets.get(group.name, ()), *offsets.pending_of(group.name)}
         places |= self._read.lost.get(group.name, set())
-        if group.type != "share":  # their offsets are in __share_group_state
+        if group.type == "share":  # members may have the same partitions, and commit no offsets
+            places |= self._shares.places.get(group.name, {}).keys()
+        else:
             assigned = (each.assignment for each in group.members)
             places |= {
                 (topic, number) for topics in assigned for topic, numbers in topics.items() for number in numbers
@@ -318,6 +339,39 @@ class _Table:
             row["detail"] = text if row["detail"] is None else f"{row['detail']}; {text}"
         return row
 
+    def _share_position(self, group: DescribedGroup, place: TopicPartition) -> Row:
+        """Return the row of a partition of a share group."""
+        stored, ends = self._shares.state(group.name, place), self._logs.ends(*place)
+        state = None if stored is None else stored.state
+        row: Row = {
+            "group": group.name,
+            "topic": place[0],
+            "partition": place[1],
+            "offset": None,
+            "lag": None,
+            "log_start_offset": None if ends is None else ends.start,
+            "log_end_offset": None if ends is None else ends.end,
+            "commit_timestamp_ms": None if stored is None else stored.timestamp_ms,
+            "expires_ms": None,
+            "pending_offset": None,
+            "topic_id": uuid_text(self._shares.places[group.name][place]),
+        }
+        if state is None:
+            return row | {"state": states.NOT_COMMITTED, "detail": "these disks have no state of it"}
+        row |= {
+            "leader_epoch": state.leader_epoch,
+            "lag": None if ends is None else state.lag(ends.end),
+            "share_batches": batch_rows(state),
+        }
+        if state.start < 0:
+            return row | {"state": states.NOT_COMMITTED, "detail": "the group has not read it yet"}
+        row["offset"] = state.start
+        if self._names.is_deleted(place[0]):
+            return row | {"state": states.TOPIC_DELETED, "detail": f"topic {place[0]} was deleted"}
+        if ends is None:
+            return row | {"state": states.NOT_HERE, "detail": "the log is not on these disks"}
+        return row | {"state": "ok", "detail": _outside(state.start, ends)}
+
     def _commit(
         self,
         group: DescribedGroup,
@@ -336,17 +390,19 @@ class _Table:
             "leader_epoch": None if committed.leader_epoch < 0 else committed.leader_epoch,
             "metadata": committed.metadata,
             "commit_timestamp_ms": None if committed.commit_timestamp_ms < 0 else committed.commit_timestamp_ms,
-            "topic_id": None if committed.topic_id is None else uuid_text(committed.topic_id),
             "lag": lag,
             # A pending commit may come, so the check leaves the offset alone.
             "expires_ms": None if is_pending else expires,
             "record_offset": committed.record_offset,
         }
+        if not self._request.has_positions:
+            return row  # nobody sees more of it
+        row["topic_id"] = None if committed.topic_id is None else uuid_text(committed.topic_id)
         key = group.name, place
         if key in self._read.owners:
             owner = self._read.owners[key]
             row["member_id"] = None if owner is None else owner.member_id
-        if self._request.has_positions and ends is not None and lag is not None and lag > 0:
+        if ends is not None and lag is not None and lag > 0:
             time_ms = self._logs.timestamp(ends, committed.offset)
             row["record_timestamp_ms"] = time_ms
             if time_ms is not None and ends.last_ms >= time_ms:
@@ -384,6 +440,15 @@ class _Table:
             state = states.BELOW_START
             detail = f"{gone} offsets below the log start offset {ends.start} are gone: {_RESET}"
         return state, detail
+
+
+def _outside(start: int, ends: PartitionEnds) -> str | None:
+    """Return where the start offset of a share group is, if its log does not have it."""
+    if start > ends.end:
+        return f"{start - ends.end} past the log end offset {ends.end}"
+    if start < ends.start:
+        return f"{ends.start - start} offsets below the log start offset {ends.start} are gone"
+    return None
 
 
 def _member_row(group: DescribedGroup, number: int) -> Row:

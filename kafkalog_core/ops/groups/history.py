@@ -15,8 +15,8 @@ from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.text import count_of, moment
-from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC, offset_of_value, place_of_key
-from kafkalog_core.topics.group_states import OFFSET_KEYS, GroupStates, owner_of
+from kafkalog_core.topics.group_offsets import OFFSET_KEYS, OFFSETS_TOPIC, offset_of_value, place_of_key
+from kafkalog_core.topics.group_states import GroupStates, group_of_key, owner_of
 from kafkalog_core.topics.record_decoders import decoder_of
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class _Histories:
             yield from self._ended(record)
             return
         key = record.key or b""
-        group = key[4 : 4 + int.from_bytes(key[2:4], "big")].decode("utf-8", "replace")
+        group = group_of_key(key) or ""
         row: Row = {"group": group, "record_offset": record.offset, "timestamp_ms": record.timestamp_ms}
         if int.from_bytes(key[:2], "big") in OFFSET_KEYS:
             place = place_of_key(key)

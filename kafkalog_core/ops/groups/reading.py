@@ -20,7 +20,7 @@ from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of, first_of, moment
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC, place_of_key
-from kafkalog_core.topics.group_states import GroupStates, group_bytes, owner_of
+from kafkalog_core.topics.group_states import GroupStates, group_bytes, group_of_key, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.rules.releases import Release
-    from kafkalog_core.kafka.sim.copies import CopiesOnDisk
+    from kafkalog_core.kafka.sim.copies import CopiesOnDisk, LogCopy
     from kafkalog_core.kafka.sim.group_states import GroupLogPart, GroupLogRecord, GroupRecords
     from kafkalog_core.ops.groups.logs import TopicsOfDisks
     from kafkalog_core.ops.groups.request import GroupsRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.topics.group_states import DescribedMember
 
-__all__ = ["GroupLog", "ReadGroups", "group_logs", "read_groups", "read_history_of"]
+__all__ = ["Choice", "GroupLog", "ReadGroups", "group_logs", "read_groups", "read_history_of"]
 
 _SHOWN_PROBLEMS: Final = 20
 _PAIR: Final = 2
@@ -73,7 +73,8 @@ class ReadGroups(Struct):
         notes: sentences about what was read.
         gaps: those of them about what is not known any more of the moment that is asked for.
         findings: about the logs.
-        last_ms: the largest timestamp that was read; -1: none.
+        then_ms: the time that is asked for, of an offset that of the last record up to it; None: the end of the logs,
+            or there is no such record.
         later_logs: the time of the first record of each log that begins after the moment, by its path.
         known_from_ms: of the first record, if all logs with records begin after the moment; None: they do not.
     """
@@ -84,9 +85,43 @@ class ReadGroups(Struct):
     notes: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    last_ms: int = -1
+    then_ms: int | None = None
     later_logs: dict[str, int] = field(default_factory=dict)
     known_from_ms: int | None = None
+
+
+class Choice(Struct):
+    """Which copies of the partitions of a topic are read.
+
+    Attributes:
+        notes: a sentence for each partition with several copies.
+        findings: about copies that cannot be read.
+        errors: why they cannot.
+    """
+
+    notes: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    errors: list[StorageError] = field(default_factory=list)
+
+    def best(self, disks: CopiesOnDisk, topic: str, number: int, release: Release) -> LogCopy | None:
+        """Return the copy of a partition with which a cluster would go on; None: none can be read."""
+        places = disks.places[topic, number]
+        best, copies, errors = best_of(places, release)
+        self.errors += errors
+        for each in errors:
+            path = each.path or places[0].place.path
+            self.findings.append(found(code_of_error(each), path, reason=each.message, topic=topic, partition=number))
+        if best is not None and len(copies) >= _PAIR:
+            others = "; ".join(
+                f"{copy.path} has leader epoch {copy.leader_epoch} and ends at {copy.log_end_offset}"
+                for copy in copies
+                if copy is not best
+            )
+            self.notes.append(
+                f"{topic}-{number} has {len(copies)} copies; a cluster would go on with {best.path}, which has "
+                f"leader epoch {best.leader_epoch} and ends at offset {best.log_end_offset}: {others}"
+            )
+        return best
 
 
 def group_logs(
@@ -97,30 +132,13 @@ def group_logs(
     Raises SelectionError if no log of the topic is among what was named, StorageError if none can be read.
     """
     options = ScanOptions(max_batch_bytes=max_batch_bytes, resync=True)
-    logs, notes, findings = [], [], []
-    error: StorageError | None = None
+    logs, choice = [], Choice()
+    notes, findings = choice.notes, choice.findings
     numbers = sorted(number for topic, number in disks.places if topic == OFFSETS_TOPIC)
     for number in numbers:
-        places = disks.places[OFFSETS_TOPIC, number]
-        best, copies, errors = best_of(places, release)
-        for each in errors:
-            error = error or each
-            path = each.path or places[0].place.path
-            findings.append(
-                found(code_of_error(each), path, reason=each.message, topic=OFFSETS_TOPIC, partition=number)
-            )
+        best = choice.best(disks, OFFSETS_TOPIC, number, release)
         if best is None:
             continue
-        if len(copies) >= _PAIR:
-            others = "; ".join(
-                f"{copy.path} has leader epoch {copy.leader_epoch} and ends at {copy.log_end_offset}"
-                for copy in copies
-                if copy is not best
-            )
-            notes.append(
-                f"{OFFSETS_TOPIC}-{number} has {len(copies)} copies; a cluster would go on with {best.path}, which has "
-                f"leader epoch {best.leader_epoch} and ends at offset {best.log_end_offset}: {others}"
-            )
         unit = unit_of_partition(best.partition, best.place.log_dir)
         parts = tuple(parts_of(unit.files, options))
         logs.append(GroupLog(path=best.path, parts=parts, cleaned_to=best.place.cleaned_to))
@@ -129,8 +147,8 @@ def group_logs(
             raise SelectionError(f"not a log of {OFFSETS_TOPIC}: name log directories", path=target.path)
         logs.append(GroupLog(path=target.path, parts=tuple(parts_of(unit_of_file(target).files, options))))
         notes.append(f"{target.path} was read alone: earlier and later segments may say otherwise")
-    if not logs and error is not None:
-        raise error
+    if not logs and choice.errors:
+        raise choice.errors[0]
     if not logs:
         raise SelectionError(
             f"no partition of {OFFSETS_TOPIC} is among what was named, so no group is known; name the log directories "
@@ -159,7 +177,7 @@ def read_groups(
     """
     logs, notes, findings = group_logs(disks, release, request.max_batch_bytes)
     _check_moment(request, logs)
-    result = ReadGroups(notes=notes, findings=findings)
+    result = ReadGroups(notes=notes, findings=findings, then_ms=request.until_ms)
     size_bytes = sum(log.size_bytes for log in logs)
     progress.expect(size_bytes)
     report.expect(partitions=len(logs), files=sum(len(log.parts) for log in logs), size_bytes=size_bytes)
@@ -174,16 +192,17 @@ def read_groups(
         records = joined(islice(results, len(log.parts)))
         _count(records, log, report)
         result.findings += _unread(log.path, records)
-        if records.latest or records.ordered:
-            result.last_ms = max(result.last_ms, records.last_ms)
+        # One log has the offset that is asked for: if several are read, it is the one that has the group.
+        is_own = len(logs) == 1 or records.newest.count or any(each.is_commit is None for each in records.ordered)
+        if request.moment.end_offset != MAX_INT64 and is_own and records.last_ms >= 0:
+            result.then_ms = max(result.then_ms or 0, records.last_ms)
         watch = _Owners(result, names) if groups else None
         states = replayed(records, None if watch is None else watch.see)
         has_earlier = _note_lost(result, request, log, records) or has_earlier
         result.states.absorb(states)
     _note_begin(result, has_earlier=has_earlier)
     result.notes += result.gaps
-    skipped = result.states.skipped + result.states.offsets.skipped
-    for what, count in skipped.items():
+    for what, count in result.states.undecoded().items():
         result.findings.append(found("groups.undecoded", logs[0].path, records=count_of(count, "record"), problem=what))
     return result
 
@@ -239,14 +258,13 @@ def _note_lost(result: ReadGroups, request: GroupsRequest, log: GroupLog, record
     is_later = request.until_ms is not None and records.first_ms is not None and records.first_ms > request.until_ms
     if is_later and records.first_ms is not None:
         result.later_logs[log.path] = records.first_ms
-    known = {each.key for each in records.ordered}
+    known = {each.key for each in records.ordered} | records.newest.keys()
     lost: list[str] = []
     for key, offset in records.later.items():
         place = place_of_key(key)
-        if place is None or offset >= (log.cleaned_to or 0) or key in records.latest or key in known:
+        if place is None or offset >= (log.cleaned_to or 0) or key in known:
             continue
-        size = int.from_bytes(key[2:4], "big")
-        result.lost.setdefault(key[4 : 4 + size].decode(), set()).add(place)
+        result.lost.setdefault(group_of_key(key) or "", set()).add(place)
         lost.append(f"{place[0]}-{place[1]}")
     if lost:
         result.gaps.append(
@@ -269,8 +287,7 @@ class _Owners:
         key = record.key
         if record.is_commit is not None or not key:
             return
-        group = key[4 : 4 + int.from_bytes(key[2:4], "big")].decode("utf-8", "replace")
-        place = place_of_key(key)
+        group, place = group_of_key(key) or "", place_of_key(key)
         if place is None:
             self._members.pop(group, None)
         elif record.value is not None:

@@ -15,9 +15,8 @@ from kafkalog_core.engine.named_dirs import NamedDirs
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
-from kafkalog_core.kafka.sim.copies import copies_on_disk
-from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
-from kafkalog_core.kafka.sim.partition_copies import check_one_cluster
+from kafkalog_core.kafka.sim.copies import check_one_cluster, copies_on_disk
+from kafkalog_core.kafka.sim.group_states import read_groups
 from kafkalog_core.ops.groups.groups import absent_groups, offset_expiries
 from kafkalog_core.ops.groups.request import GroupsRequest
 from kafkalog_core.ops.impact.counting import Counted, count_records
@@ -237,11 +236,11 @@ class _Comparison:
             self._problems.append(f"{log.path}: {log.problem}")
             return GroupOffsets()
         with copied((each.file for each in log.files), os.path.basename(log.path)) as copy:
-            found, problems = read_group_offsets([copy])
+            states, problems = read_groups([copy])
         self._problems += (text.replace(copy, log.path) for text in problems)
         if log.problem is not None:
             self._problems.append(f"{log.path}: {log.problem}")
-        return found
+        return states.offsets
 
     def _commits(self, before: GroupOffsets, after: GroupOffsets) -> Iterator[Commit]:
         wanted = self._request.groups

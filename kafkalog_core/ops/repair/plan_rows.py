@@ -24,9 +24,11 @@ from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.setting_table import Setting
     from kafkalog_core.ops.repair.assumptions import Assumption
+    from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.ops.repair.plan import Plan
     from kafkalog_core.ops.repair.undo import GivenUp, PrunePlan, Scope, UndoPlan
@@ -41,6 +43,7 @@ __all__ = [
     "PlanRows",
     "change_row",
     "counted_changes",
+    "impact_command",
     "rows_of_list",
     "rows_of_plan",
     "rows_of_prune",
@@ -137,18 +140,23 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         details=report.details,
         assumed=report.assumptions,
         note=report.note,
-        impact=_impact_command(plan) if plan.changes and state in {"planned", "refused"} else None,
+        impact=impact_command([plan.request.target], plan.request.command_line)
+        if plan.changes and state in {"planned", "refused"}
+        else None,
     )
 
 
-def _impact_command(plan: Plan) -> str | None:
+def impact_command(targets: Iterable[TargetDir], line: CommandLine | None) -> str | None:
     """Return the command that shows what a plan means for groups; None: their offsets are on no disk that is named.
 
     Only the names of the directories are looked at.
+
+    Args:
+        targets: the directories of the plan.
+        line: what was typed, for a plan or for the forecast of one; None: unknown.
     """
-    target, line = plan.request.target, plan.request.command_line
-    places = target.partitions if target.log_dir is None else (*target.partitions, *target.log_dir.partitions)
-    if line is None or all(place.name.topic != OFFSETS_TOPIC for place in places):
+    listed = [(*each.partitions, *(() if each.log_dir is None else each.log_dir.partitions)) for each in targets]
+    if line is None or not any(place.name.topic == OFFSETS_TOPIC for places in listed for place in places):
         return None
     file = line.value_of(_PLAN_OUT)
     if file is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.sim.cluster import partition_count, read_topic_id
-from kafkalog_core.kafka.sim.partition_copies import PartitionCopy, current_topic_ids
+from kafkalog_core.kafka.sim.copies import PartitionCopy, current_topic_ids
 from kafkalog_core.kafka.sim.transactions import read_transactions
 from kafkalog_core.ops.transactions.open_transactions import rank_of
 from kafkalog_core.structs import Struct, field

@@ -19,10 +19,10 @@ from kafkalog_core.kafka.rules.producer_anomalies import markers_of
 from kafkalog_core.kafka.rules.producers import CompletedTxn, ProducerStates
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.copies import copy_rank
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds, read_extent
 from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, history, read_epoch_file
 from kafkalog_core.kafka.sim.logfiles import Checkpoints, Compaction, unit_of_partition
-from kafkalog_core.kafka.sim.partition_copies import copy_rank
 from kafkalog_core.kafka.sim.producer_states import read_producer_states
 from kafkalog_core.kafka.sim.read_committed import read_committed_view, txn_entries
 from kafkalog_core.storage.access import code_of_error

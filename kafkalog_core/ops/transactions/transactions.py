@@ -15,9 +15,9 @@ from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.sim.cluster import read_cluster
+from kafkalog_core.kafka.sim.copies import PartitionCopy, check_one_cluster, copies_on_disk
 from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
-from kafkalog_core.kafka.sim.partition_copies import PartitionCopy, check_one_cluster, copies_of
 from kafkalog_core.ops.transactions.coordinator import CopiesByPartition, grouped, read_coordinators
 from kafkalog_core.ops.transactions.judgement import KINDS, Judge, Verdict, abort_command, search_command
 from kafkalog_core.ops.transactions.open_transactions import CopyTask, damage_in, read_copy_state, tail_bytes
@@ -128,7 +128,8 @@ def transactions(
 
     Raises SelectionError for a single file and for unknown ids, RefusedError for disks of two clusters, StorageError.
     """
-    copies, brokers = copies_of(request.targets, "name the directory of its partition, not a single file")
+    disks = copies_on_disk(request.targets, advice="name the directory of its partition, not a single file")
+    copies, brokers = disks.copies, disks.brokers
     check_one_cluster(brokers, "kafkalog transactions", "whose transactional ids must not be mixed")
     cluster = read_cluster(brokers)
     known = read_coordinators(_state_copies(request.targets, brokers, copies), cluster, request.max_batch_bytes)
@@ -144,7 +145,7 @@ def transactions(
         states = list(run_all(read_copy_state, pieces, request.jobs, size_bytes, progress))
     else:
         states = list(workers.map(read_copy_state, pieces))
-    log_dirs = {copy.place.path: copy.log_dir for copy in copies}
+    log_dirs = {copy.place.path: copy.log_dir or copy.place.path for copy in copies}
     _check_producers(request, known, states)
     joined = _Joined(known, judge, states, _Releases(request.kafka, log_dirs), wanted if request.is_narrow else None)
     damage = [*_damage_rows(states), *_state_damage_rows(known, request.max_batch_bytes)]
@@ -176,7 +177,7 @@ def _state_copies(
     for target in targets:
         for place in target.log_dir.partitions if isinstance(target, LogDirTarget) else ():
             if place.name.topic == TRANSACTIONS_TOPIC:
-                found.setdefault(place.path, PartitionCopy(place, target.path, PartitionContext()))
+                found.setdefault(place.path, PartitionCopy(place, None, PartitionContext()))
     return list(found.values())
 
 

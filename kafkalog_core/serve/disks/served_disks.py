@@ -17,14 +17,14 @@ from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.rules.setting_table import INTERNAL_TOPICS
 from kafkalog_core.kafka.sim.cluster import ClusterAssignments, read_topic_id
 from kafkalog_core.kafka.sim.cluster_metadata import read_copies, read_history
-from kafkalog_core.kafka.sim.named_dirs import identity_of
-from kafkalog_core.kafka.sim.partition_copies import (
+from kafkalog_core.kafka.sim.copies import (
     PartitionCopy,
     check_one_cluster,
-    copies_of,
+    copies_on_disk,
     copy_rank,
     current_topic_ids,
 )
+from kafkalog_core.kafka.sim.named_dirs import identity_of
 from kafkalog_core.serve.disks.start_notes import (
     finding_notes,
     holder_notes,
@@ -138,7 +138,9 @@ class ServedDisks:
                 f"as of {moment(self.until_ms)}: each log ends at its first batch with a later timestamp; where "
                 "producers set timestamps to other times than that of sending, it was longer or shorter then"
             )
-        copies, brokers = copies_of(targets, "name the directory of its partition: a single file cannot be served")
+        advice = "name the directory of its partition: a single file cannot be served"
+        disks = copies_on_disk(targets, advice=advice)
+        copies, brokers = disks.copies, disks.brokers
         # Names that are not UTF-8 cannot be in a response: Kafka's protocol has UTF-8 strings.
         self.notes += undecodable_notes(each.place.name.raw for each in copies)
         copies = [each for each in copies if is_text(each.place.name.raw)]

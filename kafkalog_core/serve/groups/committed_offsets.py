@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkalog_core.format.names import TopicPartition
-    from kafkalog_core.topics.group_offsets import CommittedOffset, GroupOffsets
+    from kafkalog_core.topics.group_offsets import CommittedOffset
+    from kafkalog_core.topics.group_states import GroupStates
 
 __all__ = ["CommittedOffsets", "OffsetStore"]
 
@@ -44,7 +45,7 @@ class OffsetStore(Protocol):
 class CommittedOffsets:
     """Offsets on the disks, overridden by what consumers commit from the start of the broker to its stop."""
 
-    def __init__(self, on_disk: GroupOffsets) -> None:
+    def __init__(self, on_disk: GroupStates) -> None:
         self._on_disk = on_disk
         self._in_memory: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._lock = threading.Lock()
@@ -52,16 +53,16 @@ class CommittedOffsets:
     def groups(self) -> dict[str, str]:
         """See OffsetStore."""
         with self._lock:
-            return dict.fromkeys(self._in_memory, _CONSUMER) | dict(self._on_disk.names())
+            return dict.fromkeys(self._in_memory, _CONSUMER) | self._on_disk.protocol_types()
 
     def of_group(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """See OffsetStore."""
         with self._lock:
-            return self._on_disk.offsets.get(group, {}) | self._in_memory.get(group, {})
+            return self._on_disk.offsets.offsets.get(group, {}) | self._in_memory.get(group, {})
 
     def unstable(self, group: str) -> set[TopicPartition]:
         """See OffsetStore: the offsets that were in a transaction when the cluster stopped."""
-        return self._on_disk.pending_of(group)
+        return self._on_disk.offsets.pending_of(group)
 
     def commit(
         self,

@@ -310,7 +310,8 @@ class TopicRequests:
                     continue
                 for copy in copies:
                     size = {"partition_index": number, "partition_size": _size_of(copy.place.path)}
-                    partitions = found.setdefault(copy.log_dir, {}).setdefault(topic.name, [])
+                    path = copy.log_dir or os.path.dirname(copy.place.path)
+                    partitions = found.setdefault(path, {}).setdefault(topic.name, [])
                     partitions.append(size | {"offset_lag": 0, "is_future_key": False})
         results = [_log_dir(path, topics) for path, topics in found.items()]
         return context.reply({"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "results": results})

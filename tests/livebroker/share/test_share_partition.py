@@ -15,11 +15,10 @@ from kafkalog_core.livebroker.share.share_partition import (
     AcknowledgeType,
     Acquired,
     AcquireRequest,
-    DeliveryState,
     InvalidAcknowledgementError,
     SharePartition,
 )
-from kafkalog_core.topics.share_state_records import ShareState, StateBatch, combined, updated
+from kafkalog_core.topics.share_state_records import DeliveryState, ShareState, StateBatch, combined, updated
 from kafkalog_core.wire.error_codes import ErrorCode
 
 BATCHES: Final = [(0, 9), (10, 19), (20, 29)]

@@ -138,8 +138,10 @@ def test_at_a_time_and_at_an_offset(tmp_path: Path) -> None:
         log.commit(number, time_ms=DAY_MS + 1000 * number)
     (row,) = found_groups(tmp_path, moment=Moment(until_ms=DAY_MS + 4500))[0]["g"].offsets
     assert (row["offset"], row["log_end_offset"], row["lag"]) == (4, 5, 1)
-    (row,) = found_groups(tmp_path, moment=Moment(end_offset=8))[0]["g"].offsets
-    assert (row["offset"], row["log_end_offset"]) == (7, 20)
+    found, basis = found_groups(tmp_path, moment=Moment(end_offset=8))
+    (row,) = found["g"].offsets
+    assert (row["offset"], row["log_end_offset"], row["lag"]) == (7, 8, 1)
+    assert basis.notes[0].startswith("as of offset 7 of the log, at 1970-01-02T00:00:07.000Z: later records are left")
     result = command("--at", "1970-01-02T00:00:04", "--group", "g", tmp_path)
     assert result.exit_code == 0
     assert "as of 1970-01-02T00:00:04" in result.stdout
@@ -183,6 +185,24 @@ def test_what_compaction_has_removed_is_unknown(tmp_path: Path) -> None:
     )
     _, basis = found_groups(log_dir, moment=Moment(until_ms=500))
     assert any("begins at 1970-01-01T00:00:01" in note for note in basis.notes)
+
+
+def test_at_an_offset_the_time_of_its_record_is_now(tmp_path: Path) -> None:
+    """What the clock says does not count, nor do the offsets of other partitions of the topic."""
+    log = GroupLog(tmp_path)
+    for number in range(10):
+        log.commit(number, time_ms=DAY_MS * number)
+    GroupLog(tmp_path, 1).commit(1, group="h", time_ms=DAY_MS).commit(2, group="h", time_ms=NOW_MS)
+    for end, time in ((1, "1970-01-01"), (9, "1970-01-09")):
+        found, basis = found_groups(tmp_path, groups=("g",), moment=Moment(end_offset=end))
+        assert (found["g"].group["expired"], found["g"].group["expires_ms"]) == (0, DAY_MS * (end - 1 + 7))
+        assert basis.notes[-1].endswith(f"now is {time}T00:00:00.000Z")
+    (late,) = found_groups(tmp_path, groups=("g",))[0]["g"].offsets
+    assert isinstance(late["expires_ms"], int)
+    assert late["expires_ms"] < NOW_MS
+    shown = command("--at", "8", "--group", "g", tmp_path).stdout
+    assert "expired" not in shown
+    assert "1 expired" in command("--group", "g", tmp_path).stdout
 
 
 def test_an_offset_needs_one_partition(tmp_path: Path) -> None:

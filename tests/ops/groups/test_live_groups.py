@@ -46,6 +46,9 @@ def test_groups_are_those_that_the_admin_client_saw(tree: Tree, name: str) -> No
             assert shown["epoch"] == expected["group_epoch"]
         if expected["type"] == "Share":
             assert shown["members"] == expected["members"]
+            assert {f"{row['topic']}-{row['partition']}": (row["offset"], info_of(row)) for row in result.offsets} == {
+                each["partition"]: (each["start_offset"], each["info"]) for each in expected["offsets"]
+            }
             continue
         assert shown["protocol"] == expected["assignor"]
         assert [
@@ -66,6 +69,12 @@ def test_groups_are_those_that_the_admin_client_saw(tree: Tree, name: str) -> No
             (each["topic"], each["partition"]): (each["offset"], each.get("leader_epoch"), each["metadata"])
             for each in expected["offsets"]
         }
+
+
+def info_of(row: dict[str, Any]) -> str:
+    """What the admin client's class prints of a partition of a share group."""
+    fields = f"startOffset={row['offset']}, leaderEpoch={row['leader_epoch']}, lag={row['lag']}"
+    return f"SharePartitionOffsetInfo{{{fields}}}"
 
 
 def places(row: dict[str, Any]) -> list[tuple[str, list[int]]]:

@@ -158,6 +158,27 @@ def test_a_plan_that_truncates(demo: Path, plan: Path) -> None:
     assert (row["effect"], row["log_end_offset"], row["unread_records"]) == ("unchanged", end, end - 17)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "has_command"),
+    [
+        (("retain", "--now", "2027-01-01"), True),
+        (("retain", "--now", "2027-01-01", "--until", "2027-02-01"), False),
+        (("retain", "--now", "2025-10-10"), False),
+        (("compact", "--now", "2027-01-01", "--topic-config", "orders:cleanup.policy=compact", "--force"), True),
+        (("compact", "--now", "2027-01-01"), False),
+    ],
+)
+def test_a_forecast_that_would_remove_records_names_the_command(
+    demo: Path, arguments: tuple[str, ...], *, has_command: bool
+) -> None:
+    """The line is that of a plan; a forecast that removes nothing, or that no plan follows, has none."""
+    command, *options = arguments
+    shown = run(command, *options, demo).stdout
+    line = f"what this means for groups of consumers: kafkalog {' '.join(arguments)} {demo} --plan-out plan.json"
+    assert (f"{line}; kafkalog impact plan.json" in shown) is has_command
+    assert ("kafkalog impact" in shown) is has_command
+
+
 def test_a_plan_below_the_offset_leaves_it_to_the_policy(demo: Path, plan: Path) -> None:
     run("truncate", "--to-offset", 10, "--plan-out", plan, demo / "orders-0")
     ended = run("impact", plan)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kafkalog_cli.main import cli
 from kafkalog_core.engine.targets import resolve
-from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.group_states import read_groups
 from kafkalog_core.ops.verify import offsets_past_end
 from kafkalog_core.ops.verify.engine import verify_across
 from tests.support.build import ABORT, COMMIT
@@ -98,8 +98,8 @@ def test_the_records_that_are_not_decoded_do_not_matter(
             if producer is not None and ends is not None:
                 log.end(ends, producer)
         paths = [str(log.path)] if steps else []
-        found, _ = read_group_offsets(paths)
-        last = {group: of[("t", 0)].offset for group, of in found.offsets.items() if ("t", 0) in of}
+        found, _ = read_groups(paths)
+        last = {group: of[("t", 0)].offset for group, of in found.offsets.offsets.items() if ("t", 0) in of}
         past = [(offset, group) for group, offset in last.items() if offset > 10]
         said = [each for _, each in offsets_past_end.committed_past_end(paths, {("t", 0): (10, "p")}, 1 << 20)]
     assert len(said) == bool(past)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.group_states import read_groups
 from tests.support.build import ABORT, COMMIT, Record, batch_v2
 from tests.support.committed import CommitLog as Log
 from tests.support.committed import commit_key, commit_value
@@ -31,7 +31,7 @@ def states() -> list[str]:
 def test_offsets_are_those_that_the_live_cluster_reported(tree: Tree, name: str) -> None:
     path = tree.corpus / name
     reported: dict[str, Any] = json.loads(path.read_text())["groups"]
-    found, problems = read_group_offsets(sorted(map(str, path.parent.glob("logdir/__consumer_offsets-*"))))
+    found, problems = read_groups(sorted(map(str, path.parent.glob("logdir/__consumer_offsets-*"))))
     assert not problems
     for group, state in reported.items():
         if isinstance(state, str) or state.get("type") == "Share" or not isinstance(state["offsets"], list):
@@ -41,7 +41,7 @@ def test_offsets_are_those_that_the_live_cluster_reported(tree: Tree, name: str)
             for each in state["offsets"]
             if "offset" in each
         }
-        offsets = found.offsets.get(group, {})
+        offsets = found.offsets.offsets.get(group, {})
         assert {place: (each.offset, each.leader_epoch, each.metadata) for place, each in offsets.items()} == expected
         if state["state"] == "Stable":
             assert found.names()[group] == "consumer"
@@ -49,12 +49,12 @@ def test_offsets_are_those_that_the_live_cluster_reported(tree: Tree, name: str)
 
 def test_offsets_of_the_demo() -> None:
     """What its consumer committed: `tools/make_demo.py`."""
-    found, problems = read_group_offsets([str(FIXTURES / "demo" / "__consumer_offsets-0")])
+    found, problems = read_groups([str(FIXTURES / "demo" / "__consumer_offsets-0")])
     assert not problems
-    offsets = {place: each.offset for place, each in found.offsets["billing"].items()}
+    offsets = {place: each.offset for place, each in found.offsets.offsets["billing"].items()}
     assert offsets == {("orders", 0): 17, ("orders", 1): 23}
-    assert found.groups["billing"].protocol_type == "consumer"
-    assert found.groups["billing"].generation == 2
+    assert found.classic["billing"].protocol_type == "consumer"
+    assert found.classic["billing"].generation == 2
 
 
 # --- built logs -------------------------------------------------------------------------------------------------------
@@ -68,11 +68,11 @@ def test_the_last_record_counts_and_a_tombstone_deletes(tmp_path: Path) -> None:
 def test_a_transaction_counts_once_it_is_committed(tmp_path: Path) -> None:
     log = Log(tmp_path).commit(3).commit(9, producer=1)
     assert log.offset() == 3
-    assert read_group_offsets([str(log.path)])[0].pending_of("g") == {("t", 0)}
+    assert read_groups([str(log.path)])[0].offsets.pending_of("g") == {("t", 0)}
     log.commit(5, producer=2).end(ABORT, 2)
     assert log.offset() == 3
     assert log.end(COMMIT, 1).offset() == 9
-    assert read_group_offsets([str(log.path)])[0].pending_of("g") == set()
+    assert read_groups([str(log.path)])[0].offsets.pending_of("g") == set()
 
 
 def test_a_transaction_can_delete(tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ def test_damage_and_unknown_records_are_reported_and_the_rest_is_read(tmp_path: 
     ):
         log.add(batch_v2([Record(offset=2 + number, key=a_key, value=a_value, timestamp_ms=1)]))
     log.commit(8)
-    found, problems = read_group_offsets([str(log.path), str(tmp_path / "gone-0")])
+    found, problems = read_groups([str(log.path), str(tmp_path / "gone-0")])
     assert log.offset() == 8
-    assert list(found.offsets) == ["g"]
+    assert list(found.offsets.offsets) == ["g"]
     assert len(problems) == 6
     assert "crc-mismatch" in problems[0]
     assert any("a key of version 99" in problem for problem in problems)
