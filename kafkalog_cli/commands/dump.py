@@ -214,8 +214,8 @@ LINES: Final = (
     metavar="N",
     help=(
         "Processes that read large logs at the same time, for batches and records as ndjson or csv. Rows wait for "
-        "their turn in temporary files, in the directory that TMPDIR names: at least 40 MiB in all for each process; "
-        "rows over 8 MiB need more. Where that space or hard links are missing, one process reads, with a warning. "
+        "their turn in temporary files, in the directory that TMPDIR names: at least 24 MiB in all for each process; "
+        "rows over 4 MiB need more. Where that space or hard links are missing, one process reads, with a warning. "
         "One process reads for table output, s3://, --follow, --committed, --newest-first, --limit, --max-count, "
         "--before, --after, --segments and --stats. A file of Kafka 0.7, and with --resync any file, is read by one.  "
         "[default: the number of cores]"

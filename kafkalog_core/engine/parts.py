@@ -167,7 +167,8 @@ def _scan_start(source: Source, part: LogPart, options: ScanOptions) -> _Start |
     """Return where a scan must begin to read the part as a scan of the whole file does; None: no scan reaches it."""
     if part.start <= part.begin:
         return _Start(part.begin)
-    walk = _last_walk.to(source, part, options)
+    # From a begin of its own the walk is short, and who divides the file continues the long one.
+    walk = (_LastWalk() if part.begin else _last_walk).to(source, part, options)
     # The framing is lost before the part, and without a search no scan gets here.
     if walk.is_broken and not options.resync:
         return None

@@ -69,7 +69,10 @@ class StopWorkError(Exception):
 
 
 class Pool:
-    """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read."""
+    """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read.
+
+    `idle_waits` counts how often the caller has waited for data of a task.
+    """
 
     def __init__(self, jobs: int, progress: Progress, *, may_fork: bool = False) -> None:
         """Prepare the processes; they start with the first tasks. Raises WorkerLostError.
@@ -79,7 +82,7 @@ class Pool:
         """
         self.jobs = jobs
         self._progress = progress
-        self._counted_bytes = 0
+        self._counted_bytes = self.idle_waits = 0
         self._directory = _temporary_directory()
         self._scratch = None if self._directory is None else self._directory.name
         self._numbers = itertools.count()
@@ -90,7 +93,10 @@ class Pool:
             self._shared = _Shared(self._context.Value("q", 0), self._context.Value("b", 0, lock=False))
             # Ctrl-C goes to the whole process group; the children inherit the blocked signal, and the caller ends them.
             with _sigint_blocked():
-                resource_tracker.ensure_running()
+                # A process of its own, which would wait for a processor that a worker needs. Copies need none: their
+                # semaphores have no names.
+                if self._context.get_start_method() != "fork":
+                    resource_tracker.ensure_running()
             self._executor = ProcessPoolExecutor(
                 jobs, self._context, initializer=_begin, initargs=(self._shared, _settings_of(jobs), self._scratch)
             )
@@ -214,9 +220,12 @@ class _PoolOutput:
         """See `TaskOutput`."""
         while not self._is_read:
             # Before the look: what is written after it is looked at again
-            is_done = self._future.done()
-            yield from self._files.files()
+            is_done, has_come = self._future.done(), False
+            for data in self._files.files():
+                yield data
+                has_come = True
             if not is_done:
+                self._pool.idle_waits += not has_come
                 self._pool.wait(self._future, _SHORT_S)
                 continue
             self._is_read = True

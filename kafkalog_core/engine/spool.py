@@ -40,9 +40,9 @@ __all__ = [
     "shortage",
 ]
 
-SPOOL_BYTES: Final = 8 * 1024 * 1024
+SPOOL_BYTES: Final = 4 * 1024 * 1024
 """Size of a file. A larger write gets a file of its own."""
-MOST_FILES: Final = 4
+MOST_FILES: Final = 5
 """Files of a process that wait for the reader, without the file that is being written."""
 _HEAD_BYTES: Final = 8
 """A file begins with the size of what follows."""
@@ -223,7 +223,7 @@ class SpoolWriter:
             start = _HEAD_BYTES + self._size
             memory[start : start + size_bytes] = data
             self._size += size_bytes
-        if self._size >= SPOOL_BYTES // 2:
+        if self._size >= SPOOL_BYTES - SPOOL_BYTES // 8:
             self._put()
 
     def kept(self) -> HeldBytes:

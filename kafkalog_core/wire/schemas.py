@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core import structs
@@ -133,6 +132,8 @@ def schema_of(name: str, version: int) -> Schema:
 @cache
 def _entries() -> dict[str, list[list[str]]]:
     """Return the lines of each message, an element for each range of versions."""
+    from importlib.resources import files  # noqa: PLC0415 -- slow to import: most commands read no message
+
     found: dict[str, list[list[str]]] = {}
     for line in files(__package__).joinpath("schemas.txt").read_text("ascii").splitlines():
         if line[0].isalpha():

@@ -281,7 +281,7 @@ def test_it_comes_while_the_task_is_at_work(pool_of, tmp_path):
     with pool_of(1, CountedProgress()) as pool:
         output = next(pool.outputs(write_for_ever, [(str(pids),)] * 3))
         data = output.data()
-        assert all(next(data) == bytes(SPOOL_BYTES // 2) for _ in range(2 * MOST_FILES))
+        assert all(SPOOL_BYTES // 2 <= len(next(data)) <= SPOOL_BYTES for _ in range(2 * MOST_FILES))
     assert all(is_gone(int(pid)) for pid in pids.read_text().split())
 
 
@@ -410,7 +410,7 @@ def test_how_much_room_there_must_be(scratch_below, monkeypatch):
         with Pool(3, CountedProgress()) as pool:
             assert (pool.shortage is None) == is_enough
     assert pool.shortage.startswith(f"{scratch_below} has only ")
-    assert pool.shortage.endswith(" free, and temporary files need 120.0 MiB")
+    assert pool.shortage.endswith(" free, and temporary files need 72.0 MiB")
 
 
 def test_a_directory_without_hard_links_has_no_room(scratch_below, monkeypatch):

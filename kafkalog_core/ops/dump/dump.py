@@ -34,7 +34,7 @@ from kafkalog_core.kafka.sim.logfiles import (
     unit_of_partition,
 )
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
-from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, is_compressed
+from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, growth_of
 from kafkalog_core.ops.dump.logreader import LogReader
 from kafkalog_core.ops.dump.segment_rows import segment_files, segment_row
 from kafkalog_core.output import tables
@@ -82,8 +82,8 @@ class DumpTask(Struct, frozen=True):
 
 Step: TypeAlias = "DumpTask | Callable[[], Iterator[Chunk]]"
 """What yields the next rows of a dump."""
-_GROWTH: Final = 4
-"""Of a compressed log."""
+_MOST_GROWTH: Final = 16
+"""A log that grows more is divided as if it grew so: its parts would be tiny."""
 
 
 def dump(request: DumpRequest, report: Report, progress: Progress = NO_PROGRESS) -> Iterator[Chunk]:
@@ -227,8 +227,8 @@ class Dumper:
         targets = tuple(each for file in unit.files[:1] for each in self._named(file.path))
         for file in files_in_range(unit.files, self._request.filters.offsets):
             whole, growth = FilePart(file=file, log_dir=unit.log_dir), 1
-            if most is not None and file.file.size_bytes > most // _GROWTH and is_compressed(file):
-                growth = _GROWTH  # its rows need room
+            if most is not None and file.file.size_bytes > most // _MOST_GROWTH:
+                growth = min(growth_of(file), _MOST_GROWTH)  # its rows need room
             work_bytes = whole.size_bytes * growth
             if waiting and (most is None or waiting_bytes + work_bytes > most):
                 yield DumpTask(tuple(waiting), targets, growth)

@@ -10,7 +10,8 @@ from kafkalog_core.engine.parts import PART_BYTES, WHOLE, LogPart
 from kafkalog_core.engine.targets import LogDirTarget, PartitionTarget
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
-from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
+from kafkalog_core.format.decode import RecordRun, decode_batch
 from kafkalog_core.format.layout import CODEC_NONE, MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind
 from kafkalog_core.kafka.sim.logfiles import LogFile, Unit, files_in_range, unit_of_file, unit_of_partition
@@ -43,7 +44,7 @@ __all__ = [
     "PartPlan",
     "can_be_divided",
     "divide_file",
-    "is_compressed",
+    "growth_of",
     "plan_file_parts",
     "read_file_part",
 ]
@@ -124,13 +125,21 @@ def plan_file_parts(request: DumpRequest, part_bytes: int = PART_BYTES) -> PartP
     return PartPlan(file_parts=tuple(file_parts), findings=tuple(findings))
 
 
-def is_compressed(file: LogFile) -> bool:
-    """Return whether the first batch of a log is compressed, and probably all; false: that cannot be found out."""
-    batches = BatchColumns(1)
+def growth_of(file: LogFile) -> int:
+    """Return how many times a log grows when it is decompressed, about, at least 1; 1 if that cannot be found out."""
+    batches = BatchColumns(BATCH_ROWS)
     with suppress(StorageError), Source.open(file.path) as source:
         source.read_up_to(0)  # what the system reads ahead would come after it was given back
-        LogFraming(0).walk(source.window(0), 0, -1, MAX_BATCH_BYTES, check=False, into=batches)
-    return batches.count > 0 and batches.cell("codec", 0) != CODEC_NONE
+        window = source.window(0)
+        LogFraming(0).walk(window, 0, -1, MAX_BATCH_BYTES, check=False, into=batches)
+        if batches.count and batches.cell("codec", 0) != CODEC_NONE:
+            sizes = batches.column("size_bytes")
+            # The largest one near the start: a batch of one record grows less than others.
+            row = max(range(batches.count), key=sizes.__getitem__)
+            decoded = next(decode_batch(window, batches, row, max_bytes=MAX_BATCH_BYTES), None)
+            if isinstance(decoded, RecordRun):
+                return max(1, -(-len(decoded.memory) // sizes[row]))
+    return 1
 
 
 def can_be_divided(file_part: FilePart, *, resync: bool = False) -> bool:

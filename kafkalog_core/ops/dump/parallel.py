@@ -1,8 +1,9 @@
 """`dump` by several processes: a task reads parts of the logs, and the rows come here through a spool, in their order.
 
 This process begins alone: a reader that wants ten rows has them before another process could start. If there is enough
-left, others do the rest. Then it only takes the steps between the tasks, which need what was found in them: offsets
-missing between two segments, the number of matching records.
+left, others read too. This process does its share of the tasks as long as it would wait for the others: its own rows
+need no spool. It also takes the steps between the tasks, which need what was found in them: offsets missing between two
+segments, the number of matching records.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 from collections import deque
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -27,13 +29,14 @@ from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.engine.decoded import Undecoded
     from kafkalog_core.engine.parts import LogPart
     from kafkalog_core.engine.spool import OutputStream, TaskOutput
     from kafkalog_core.kafka.sim.logfiles import SegmentExtent
     from kafkalog_core.ops.dump.dump import Step
+    from kafkalog_core.ops.dump.file_parts import FilePart
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress
@@ -92,9 +95,16 @@ def dump_in_parallel(
     _ParallelDump(dumper, request, report, output).run(jobs, progress, shared_bytes)
 
 
+class _OwnTask(NamedTuple):
+    """A task that this process does itself."""
+
+    task: DumpTask
+
+
 class _ParallelDump:
     """A dump on its way; `_ahead` are steps that were looked at and not taken.
 
+    `_begun` are steps whose turn comes; a task among them is done by another process, unless it is an `_OwnTask`.
     `_has_uncounted`: rows of the task whose turn it is were written; they are counted when its result is taken.
     """
 
@@ -106,36 +116,34 @@ class _ParallelDump:
         self._steps = dumper.steps()
         self._ahead: deque[Step] = deque()
         self._ahead_bytes = 0
-        self._begun: deque[Step] = deque()
+        self._begun: deque[Step | _OwnTask] = deque()
         self._about: set[tuple[object, object]] = set()
         self._divided: dict[str, _DividedFile] = {}
         self._has_uncounted = False
 
     def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
         """Write all rows."""
-        has_read, may_share = False, True
+        may_share = jobs > 1
         while True:
             self._look_ahead(shared_bytes)
-            # Less than this is read sooner here than processes are started.
-            if has_read and self._ahead_bytes >= shared_bytes and may_share:
-                if _has_no_reader(self._output.descriptor):
-                    raise BrokenPipeError
-                with Pool(jobs, progress, may_fork=True) as pool:
-                    shortage = pool.shortage
-                    if shortage is None:
-                        self._share(pool)
-                        return
-                may_share = False
-                self._output.warn(
-                    f"{shortage}: one process reads; for {jobs}, set TMPDIR to a directory with more room"
-                )
             if not self._ahead:
                 return
             step = self._ahead.popleft()
+            rows = self._written(step)
             if isinstance(step, DumpTask):
                 self._ahead_bytes -= step.work_bytes
-                has_read = True
-            self._write(step)
+                next(rows, None)
+                self._look_ahead(shared_bytes)
+                # Less than this is read sooner here than processes are started.
+                if may_share and self._ahead_bytes >= shared_bytes:
+                    shortage = self._share(rows, jobs, progress)
+                    if shortage is None:
+                        return
+                    may_share = False
+                    self._output.warn(
+                        f"{shortage}: one process reads; for {jobs}, set TMPDIR to a directory with more room"
+                    )
+            _exhaust(rows)
 
     def _look_ahead(self, most_bytes: int) -> None:
         """Look at further steps, until there is so much to read."""
@@ -153,12 +161,14 @@ class _ParallelDump:
         except KafkalogError as error:  # its turn comes after the steps before it
             return partial(_raise, error)
 
-    def _write(self, step: Step) -> None:
+    def _written(self, step: Step) -> Iterator[None]:
+        """Write the rows of a step, some with each call."""
         for chunk in self._dumper.rows_of(step):
             rows = _about_parts(step, chunk)
             if rows is None:
                 self._report.rows += chunk.count
                 self._output.writer.write(chunk)
+                yield
                 continue
             for row in rows:
                 self._report.forget_finding(row)
@@ -173,30 +183,56 @@ class _ParallelDump:
         self._report.rows += 1
         self._output.writer.write(RowChunk(tables.FINDING, [row]))
 
-    # --- in other processes -------------------------------------------------------------------------------------------
-    def _share(self, pool: Pool) -> None:
-        # The rows written so far come before those that the processes write.
+    # --- with other processes -----------------------------------------------------------------------------------------
+    def _share(self, rows: Iterator[None], jobs: int, progress: Progress) -> str | None:
+        """Write these rows and those of all other steps; return why there is no room for the rows of processes."""
+        # The rows written so far come before those that the processes write, and are not copied into a process.
         self._output.flush()
-        try:
-            for output in pool.outputs(_write_task, self._tasks()):
-                self._write_begun()
-                try:
-                    self._take(output)
-                except KeyboardInterrupt:  # some of its rows are shown: the others too, for the report counts them
-                    pool.stop_counting()
-                    self._take(output)
-                    raise
-        finally:
-            self._close()
-        self._write_begun()
+        if _has_no_reader(self._output.descriptor):
+            raise BrokenPipeError
+        # The processes have all of a read limit: this one reads nothing then.
+        reads = READING.limit is None
+        if not reads:
+            _exhaust(rows)
+        with Pool(jobs - 1, progress, may_fork=True) as pool:
+            if pool.shortage is not None:
+                return pool.shortage
+            try:
+                for output in pool.outputs(_write_task, self._tasks(pool, jobs if reads else None)):
+                    _exhaust(rows)  # while the processes do their first tasks
+                    self._output.flush()
+                    self._write_begun()
+                    try:
+                        self._take(output)
+                    except KeyboardInterrupt:  # some of its rows are shown: the others too, for the report counts them
+                        pool.stop_counting()
+                        self._take(output)
+                        raise
+            finally:
+                self._close()
+            _exhaust(rows)
+            self._write_begun()
+        return None
 
-    def _tasks(self) -> Iterator[tuple[DumpRequest, DumpTask, Callable[[OutputStream], ChunkWriter]]]:
-        """Yield the tasks; all steps are noted in order."""
+    def _tasks(
+        self, pool: Pool, jobs: int | None
+    ) -> Iterator[tuple[DumpRequest, DumpTask, Callable[[OutputStream], ChunkWriter]]]:
+        """Yield the tasks of other processes; all steps are noted in order.
+
+        jobs: of so many tasks this process does one; None: it does none.
+        """
+        tasks, waits = 0, -1
         while (step := self._ahead.popleft() if self._ahead else self._next()) is not None:
             if not isinstance(step, DumpTask):
                 self._begun.append(step)
                 continue
             task = self._with_begin(step)
+            tasks += 1
+            # If it has not waited since its last task, the reader of the output holds it up, and not the others.
+            if jobs is not None and tasks % jobs == 0 and pool.idle_waits > waits:
+                waits = pool.idle_waits
+                self._begun.append(_OwnTask(task))
+                continue
             self._begun.append(task)
             yield self._request, task, self._output.open_writer
 
@@ -219,9 +255,15 @@ class _ParallelDump:
             self._divided.pop(each).close()
 
     def _write_begun(self) -> None:
-        """Take the steps before the next task."""
+        """Take the steps before the next task of another process."""
         while self._begun and not isinstance(self._begun[0], DumpTask):
-            self._write(self._begun.popleft())
+            step = self._begun.popleft()
+            if isinstance(step, _OwnTask):
+                with _pages_kept(step.task):
+                    _exhaust(self._written(step.task))
+                self._end(step.task.file_parts)
+            else:
+                _exhaust(self._written(step))
             self._output.flush()
 
     def _take(self, output: TaskOutput) -> None:
@@ -237,21 +279,25 @@ class _ParallelDump:
             raise (_cut(error) if self._has_uncounted else error) from error
         self._has_uncounted = False
         task = self._begun.popleft()
+        file_parts = task.file_parts if isinstance(task, DumpTask) else ()
         self._report.add(result.report)
         self._report.note_written()
         self._dumper.matches += result.matches
         self._dumper.undecoded.add(result.undecoded)
-        for file_part, extent in zip(
-            task.file_parts if isinstance(task, DumpTask) else (), result.extents, strict=True
-        ):
+        for file_part, extent in zip(file_parts, result.extents, strict=True):
             self._dumper.add_extent(file_part.path, extent)
+        self._end(file_parts)
+        for row in result.about:
+            self._write_about(row)
+        self._output.flush()
+
+    def _end(self, file_parts: Iterable[FilePart]) -> None:
+        """Give back the pages of a part of a large file."""
+        for file_part in file_parts:
             if file_part.path in self._divided:
                 self._divided[file_part.path].done(file_part.part)
                 if file_part.part.end is None:
                     self._close(file_part.path)
-        for row in result.about:
-            self._write_about(row)
-        self._output.flush()
 
 
 class _DividedFile:
@@ -308,6 +354,12 @@ def _raise(error: KafkalogError) -> Iterator[Chunk]:
     raise error
 
 
+def _exhaust(rows: Iterator[None]) -> None:
+    """Write all rows that are left."""
+    for _ in rows:
+        pass
+
+
 class _TaskResult(NamedTuple):
     """What was found in a task.
 
@@ -331,17 +383,22 @@ def _write_task(
     advance: Callable[[int], None],
 ) -> _TaskResult:
     """Read a task, and spool its rows. Raises StorageError for a file that is itself a target."""
+    with _pages_kept(task):
+        return _spooled(request, task, open_writer, stream, advance)
+
+
+@contextmanager
+def _pages_kept(task: DumpTask) -> Iterator[None]:
+    """Keep the pages of a divided file while a part of it is read: `_DividedFile` gives them back."""
     keeps_cache = READING.keeps_cache
-    READING.keeps_cache = (
-        keeps_cache or not task.file_parts[0].part.is_whole
-    )  # a divided file's are given back elsewhere
+    READING.keeps_cache = keeps_cache or not task.file_parts[0].part.is_whole
     try:
-        return _written(request, task, open_writer, stream, advance)
+        yield
     finally:
         READING.keeps_cache = keeps_cache
 
 
-def _written(
+def _spooled(
     request: DumpRequest,
     task: DumpTask,
     open_writer: Callable[[OutputStream], ChunkWriter],

@@ -158,9 +158,9 @@ def test_pieces_of_any_size(jobs: int, size: int, tmp_path: Path, output: Callab
     assert together(request, "ndjson", output("together"), jobs=jobs, size=size) == expected
 
 
-@pytest.mark.parametrize(("codec", "growth"), [(NONE, 1), (GZIP, 4)])
+@pytest.mark.parametrize(("codec", "growth"), [(NONE, 1), (GZIP, 7)])
 def test_small_files_are_a_piece_together(codec: int, growth: int, tmp_path: Path) -> None:
-    """And what makes a file large are its records, decompressed."""
+    """And what makes a file large are its records, decompressed: 1110 bytes of them are in 165 of gzip."""
     small = b"".join(batch_v2(records(at, 10, size=100), codec=codec) for at in range(0, 20, 10))
     large = b"".join(batch_v2(records(at, 10, size=100), codec=codec) for at in range(0, 1000, 10))
     place = write_segments(tmp_path / "orders-0", {0: small, 100: small, 200: large, 2000: small})
@@ -418,11 +418,12 @@ class LosingPool:
     """A pool whose worker is killed, after some rows of its task or before the first one."""
 
     shortage = None
+    idle_waits = 0
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def __call__(self, *_: object) -> LosingPool:
+    def __call__(self, *_: object, **__: object) -> LosingPool:
         return self
 
     def __enter__(self) -> Self:
