@@ -18,6 +18,7 @@ from kafkalog_core.findings.logs_07 import V07_SUFFIX, in_07
 from kafkalog_core.findings.partitions import BROKER_DIRS, PARTITIONS
 from kafkalog_core.findings.plans import COMPACTIONS, REINDEXING, RETENTION, ROLLING, TRUNCATIONS
 from kafkalog_core.findings.producers import PRODUCERS
+from kafkalog_core.findings.recoveries import RECOVERIES
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _TYPES: Final = (
     | COMPACTIONS
     | RETENTION
     | ROLLING
+    | RECOVERIES
     | REPLICAS
     | EXPORTS
     | CATALOGS

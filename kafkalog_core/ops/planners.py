@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 PLANNERS: Final = {
+    "recover": "kafkalog_core.ops.recover.recover:plan_recover",
     "reindex": "kafkalog_core.ops.reindex.reindex:plan_reindex",
     "truncate": "kafkalog_core.ops.truncate.truncate:plan_truncate",
     "checkpoint": "kafkalog_core.ops.checkpoint.checkpoint:plan_checkpoint",

@@ -14,10 +14,11 @@ import io
 import os
 import stat
 from bisect import bisect_right
+from collections import ChainMap
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.storage.reading import READING
@@ -142,21 +143,18 @@ def real_slices(pieces: Pieces) -> Pieces:
 def planned_files(files: Mapping[str, PlannedFile | None]) -> Iterator[None]:
     """Let every reader of this process see these files; None: there is none of this name.
 
-    Contexts within each other add up. The mapping may change meanwhile.
+    The mapping may change meanwhile. Within another such context, files of both are seen.
     """
     before = READING.planned
-    READING.planned = _Layers(files, before) if before else files
+    READING.planned = ChainMap(cast("dict[str, PlannedFile | None]", files), *_maps(before)) if before else files
     try:
         yield
     finally:
         READING.planned = before
 
 
-class _Layers(dict[str, PlannedFile | None]):
-    """The planned files of an outer context, and those of an inner one in their place."""
-
-    def __init__(self, inner: Mapping[str, PlannedFile | None], outer: Mapping[str, PlannedFile | None]) -> None:
-        super().__init__({**outer, **inner})
+def _maps(planned: Mapping[str, PlannedFile | None]) -> list[dict[str, PlannedFile | None]]:
+    return planned.maps if isinstance(planned, ChainMap) else [cast("dict[str, PlannedFile | None]", planned)]
 
 
 class _Slices(io.RawIOBase):

@@ -38,6 +38,7 @@ class Loss(Struct, frozen=True, kw_only=True):
         transactions: number of transactions with records there.
         producers: number of producers that wrote there.
         cure: how to lose less, one sentence; None: unknown.
+        why: the reason, a clause; None: the plan has one for all.
     """
 
     topic: str | None
@@ -53,6 +54,7 @@ class Loss(Struct, frozen=True, kw_only=True):
     transactions: int = 0
     producers: int = 0
     cure: str | None = None
+    why: str | None = None
 
 
 _MARKED: Final = CONTROL_BIT | TRANSACTIONAL_BIT

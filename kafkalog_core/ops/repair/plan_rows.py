@@ -69,7 +69,8 @@ class PlanRows(Struct, frozen=True, kw_only=True):
     """The rows of one plan, by table; `details` are of the command's own tables.
 
     Shown to people, without a row of their own: `refusals`, of which the plan's row has the text, `spaces`, what is
-    `assumed`, the `note` of the planner, and the command that shows the `impact` on groups of consumers.
+    `assumed`, the `note` and the `verdict` of the planner, and the command that shows the `impact` on groups of
+    consumers.
     """
 
     plan: Row
@@ -83,6 +84,7 @@ class PlanRows(Struct, frozen=True, kw_only=True):
     details: tuple[RowChunk, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     note: str | None = None
+    verdict: str | None = None
     impact: str | None = None
 
     def chunks(self) -> Iterator[RowChunk]:
@@ -109,7 +111,9 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         "command": plan.command,
         "root": root,
         "state": state,
-        "message": "; ".join(text for text in (report.note, _message(plan, state, journal)) if text is not None),
+        "message": "; ".join(
+            text for text in (report.verdict, report.note, _message(plan, state, journal)) if text is not None
+        ),
         "changes": len(plan.changes),
         "needed_bytes": sum(space.needed_bytes for space in plan.spaces) if plan.changes else None,
         "free_bytes": _tightest(plan.spaces),
@@ -137,6 +141,7 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         details=report.details,
         assumed=report.assumptions,
         note=report.note,
+        verdict=report.verdict,
         impact=_impact_command(plan) if plan.changes and state in {"planned", "refused"} else None,
     )
 
