@@ -24,8 +24,8 @@ from kafkalog_core.format.names import (
 )
 from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
-from kafkalog_core.kafka.sim.logdir.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
 from kafkalog_core.kafka.sim.logdir.top_findings import file_findings, listed_findings

@@ -1,7 +1,7 @@
 """One start of a broker on all its log directories: what of its parts decides about the whole.
 
-`partition.PartitionLoad` answers for one partition. Outside of the logs, the findings about the files of a log directory
-hold what a broker does with each (`Finding.broker_action`), for the release: `effect_of` reads it there, so that the
+`partition.PartitionLoad` answers for one partition. Outside of the logs, the findings about the files of a log
+directory hold what a broker does with each (`Finding.broker_action`): `effect_of` reads it there, so that the
 rule is stated once. `DiskStart` joins both, in the order of `LogManager`:
 
 1. `KafkaRaftServer.initializeLogDirs` and `MetaPropertiesEnsemble.verify`: the ids of the directories. A directory with
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.rule_table import LoaderRules
-    from kafkalog_core.kafka.sim.start.results import LoadResult
+    from kafkalog_core.kafka.sim.start.results import LoadProblem, LoadResult
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = ["DiskStart", "Effect", "Fate", "LoadedPartition", "StartEvent", "effect_of", "stops_broker"]
@@ -57,6 +57,7 @@ _STRAY: Final = re.compile(r"\brenames (?:its|the) directory to end in -(?:stray
 _STRAY_DOUBT: Final = re.compile(r"\bif\b.*-stray|-stray if\b|whose id is unknown")
 _UNSERVED: Final = "Starts, but can serve no partition"
 _EPOCHS: Final = fixed_file_name(FileKind.LEADER_EPOCH)
+_META: Final = fixed_file_name(FileKind.META_PROPERTIES)
 _PARTITION_METADATA: Final = fixed_file_name(FileKind.PARTITION_METADATA)
 _TEXTS_READ_FIRST: Final = frozenset(
     fixed_file_name(kind) for kind in (FileKind.RECOVERY_POINT, FileKind.LOG_START_OFFSET)
@@ -102,7 +103,7 @@ class StartEvent(Struct, frozen=True, kw_only=True):
         log_dir: path of the log directory.
         sentence: what is wrong.
         position: byte in the file; None: the whole file.
-        finding: that says it; None: the load of a partition does.
+        finding: that says it, or is about the same place; None: there is none.
     """
 
     effect: Effect
@@ -150,20 +151,26 @@ class DiskStart(Struct, frozen=True, kw_only=True, dict=True):
         """What is more than the load of one partition: first what ends the process, then directories, then others."""
         order: tuple[Effect, ...] = ("stops", "offline", "unserved", "stray")
         found = [*self._of_findings(), *self._of_loads()]
-        found += self._of_failed_dirs(found)
-        return tuple(sorted(found, key=lambda event: order.index(event.effect)))
+        if self._is_left(found):
+            found += self._of_failed_dirs(found)
+        # the ids in meta.properties are compared before anything is loaded
+        return tuple(
+            sorted(found, key=lambda event: (order.index(event.effect), os.path.basename(event.path) != _META))
+        )
 
     @cached_property
     def stop(self) -> StartEvent | None:
         """Why the broker does not start; None: it does."""
-        first = next((event for event in self.events if event.effect == "stops"), None)
-        if first is not None:
-            return first
+        if self._is_left(self.events):
+            return next((event for event in self.events if event.effect == "stops"), None)
+        return self.events[0]
+
+    def _is_left(self, events: Iterable[StartEvent]) -> bool:
+        """Return whether a log directory remains (`LogManager.handleLogDirFailure` halts the process otherwise)."""
+        failed = {event.log_dir for event in events if event.effect == "offline"}
         # a directory with nothing but the metadata log is not one of log.dirs
         kept = {each.log_dir for each in self.partitions if not each.is_metadata_log}
-        if not self.offline or (kept or set(self.log_dirs)) - set(self.offline):
-            return None
-        return next(event for event in self.events if event.effect == "offline")
+        return not failed or bool((kept or set(self.log_dirs)) - failed)
 
     @cached_property
     def offline(self) -> tuple[str, ...]:
@@ -174,21 +181,29 @@ class DiskStart(Struct, frozen=True, kw_only=True, dict=True):
     def fate(self, partition: LoadedPartition) -> Fate:
         """Return what becomes of the directory of a partition."""
         result, state = partition.result, partition.place.name.state
-        if result is not None and result.problem is not None and result.problem.kind in STOPS:
-            return "refused"
-        if any(event.path == self._metadata_of(partition) for event in self.events if event.effect != "stray"):
-            return "refused"
-        if self.stop is not None:
-            return "not-loaded"
-        if partition.log_dir in self.offline:
-            return "offline"
-        if state in {DirectoryState.DELETE, DirectoryState.STRAY}:
-            return "deleted" if state is DirectoryState.DELETE else "set-aside"
-        if partition.place.path in self._strays:
-            return "stray"
-        if any(event.effect == "unserved" and event.log_dir == partition.log_dir for event in self.events):
-            return "unserved"
-        return "unknown" if result is None or result.problem is not None else "loaded"
+        is_refused = self._is_refused(partition)
+        is_unserved = any(each.effect == "unserved" and each.log_dir == partition.log_dir for each in self.events)
+        fates: tuple[tuple[bool, Fate], ...] = (
+            (is_refused, "refused"),
+            (self.stop is not None, "not-loaded"),
+            (partition.log_dir in self.offline, "offline"),
+            (state is DirectoryState.DELETE, "deleted"),
+            (state is DirectoryState.STRAY, "set-aside"),
+            (partition.place.path in self._strays, "stray"),
+            (is_unserved, "unserved"),
+            (result is None or result.problem is not None, "unknown"),
+        )
+        return next((fate for is_so, fate in fates if is_so), "loaded")
+
+    def _is_refused(self, partition: LoadedPartition) -> bool:
+        """Return whether the partition itself ends the process, or takes its log directory offline."""
+        problem = None if partition.result is None else partition.result.problem
+        if problem is not None and problem.kind in STOPS:
+            return True
+        path = partition.place.path
+        return any(
+            event.effect != "stray" and event.path in {path, f"{path}/{_PARTITION_METADATA}"} for event in self.events
+        )
 
     @cached_property
     def _strays(self) -> frozenset[str]:
@@ -196,10 +211,6 @@ class DiskStart(Struct, frozen=True, kw_only=True, dict=True):
         return frozenset(
             os.path.dirname(path) if os.path.basename(path) == _PARTITION_METADATA else path for path in paths
         )
-
-    @staticmethod
-    def _metadata_of(partition: LoadedPartition) -> str:
-        return f"{partition.place.path}/{_PARTITION_METADATA}"
 
     def _of_findings(self) -> Iterator[StartEvent]:
         for log_dir, findings in self.log_dirs.items():
@@ -228,7 +239,18 @@ class DiskStart(Struct, frozen=True, kw_only=True, dict=True):
                 log_dir=each.log_dir,
                 sentence=problem.sentence,
                 position=problem.position,
+                finding=self._finding_at(each, problem),
             )
+
+    def _finding_at(self, partition: LoadedPartition, problem: LoadProblem) -> Finding | None:
+        """Return the error that verify finds where a load stops; None: there is none."""
+        errors = [
+            finding
+            for finding in self.log_dirs.get(partition.log_dir, ())
+            if finding.severity == "error" and finding.path == problem.path
+        ]
+        at_place = (finding for finding in errors if finding.position == problem.position)
+        return next(at_place, errors[0] if errors else None)
 
     def _of_failed_dirs(self, events: Iterable[StartEvent]) -> Iterator[StartEvent]:
         """Yield why the process ends though the directory alone has failed.
