@@ -321,13 +321,22 @@ def _ignore(_: int) -> None:
     """Ignore the bytes that are read: the progress counts a partition once."""
 
 
-def start_problems(path: str, facts: PartitionFacts, advance: Callable[[int], None]) -> tuple[Finding, ...]:
-    """Return why a start on a partition, clean or unclean, would fail or lose something; it may run elsewhere."""
+def start_problems(
+    path: str, facts: PartitionFacts, is_changed: bool, advance: Callable[[int], None]
+) -> tuple[Finding, ...]:
+    """Return why a start on a partition would fail, or lose something; it may run in another process.
+
+    Args:
+        path: of the partition.
+        facts: what is known of it, with the checkpoints as the plan leaves them.
+        is_changed: whether a start after an unclean shutdown is simulated too: on the others it was already.
+        advance: called with the bytes that are read.
+    """
     partition = read_partition(path)
     sink = Sink(partition.topic, partition.partition)
     if partition.format == "v07":
         return ()
-    for is_clean in (True, False):
+    for is_clean in (True, False) if is_changed else (True,):
         context = replace(facts.context, is_clean=True) if is_clean else _unclean(facts.context)
         load = PartitionLoad(partition, context, facts.load_options, advance=advance)
         for _ in load.run():

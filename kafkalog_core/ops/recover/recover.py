@@ -14,7 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.engine.pool import run_all
+from kafkalog_core.engine.targets import LogDirTarget
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.start.disk import effect_of
 from kafkalog_core.ops.checkpoint.checkpoint import plan_checkpoint
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.partition import RecoveryTask, recover_partition, start_problems
@@ -24,6 +27,8 @@ from kafkalog_core.ops.repair.assumptions import with_options
 from kafkalog_core.ops.repair.context import distinct_settings
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.truncate.truncate import stage_lower_offsets, start_rules
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import replace
@@ -177,16 +182,41 @@ class _Planner:
                 stage_lower_offsets(broker_dir, kind, ends, self._joined)
         return plan_checkpoint(self._checkpoint_request(marks=False), self._joined, self._progress)
 
-    def _problems(self, tasks: Iterable[RecoveryTask]) -> tuple[Finding, ...]:
-        """Return why a broker would not start on what the plan changes, or would still lose something."""
+    def _problems(self, tasks: Sequence[RecoveryTask]) -> tuple[Finding, ...]:
+        """Return why a broker would not start on what the plan leaves, or would still lose something."""
         changed = {change.path.rpartition("/")[0] for change in self._joined.changes}
         # Read again: with the offsets that the plan leaves
         context = self._request.context()
         names = {place.path: place.name for place in self._target.partitions}
-        work = [(task.path, context.facts(names[task.path], as_loaded=True)) for task in tasks if task.path in changed]
-        size_bytes = sum(_log_bytes(path) for path, _ in work)
+        work = [(task.path, context.facts(names[task.path], as_loaded=True), task.path in changed) for task in tasks]
+        size_bytes = sum(_log_bytes(path) for path in changed & names.keys())
         found = run_all(start_problems, work, self._request.jobs, size_bytes, self._progress)
-        return tuple(finding for each in found for finding in each)
+        return (*(finding for each in found for finding in each), *self._outside_logs())
+
+    def _outside_logs(self) -> Iterator[Finding]:
+        """Yield the findings about files outside of the logs because of which a broker does not start, or not whole.
+
+        Of the logs only headers are read.
+        """
+        log_dir = self._target.log_dir
+        if log_dir is None or not self._target.is_whole:
+            return
+        target = LogDirTarget(
+            log_dir=log_dir,
+            partitions=self._target.partitions,
+            is_whole=True,
+            named_dirs=self._target.named_dirs,
+        )
+        request = VerifyRequest(
+            targets=(target,),
+            now_ms=self._request.now_ms,
+            level="headers",
+            jobs=self._request.jobs,
+            kafka=replace(self._context.request, kafka=str(self._context.release)),
+        )
+        rules = rules_of(self._context.release)
+        for verdict in verify(request, self._progress):
+            yield from (finding for finding in verdict.findings if effect_of(finding, rules) is not None)
 
     def _marked(self, problems: Sequence[Finding]) -> PlanReport | None:
         """Stage the clean shutdown file, and the checkpoints as a clean shutdown leaves them; None: it is not asked."""
@@ -204,7 +234,12 @@ class _Planner:
 
     def _checkpoint_request(self, *, marks: bool) -> PlanRequest:
         options = self._request.options
-        given = {"kafka": options.get("kafka"), "beside": options.get("beside"), "mark_clean": marks}
+        given = {
+            "kafka": options.get("kafka"),
+            "beside": options.get("beside"),
+            "mark_clean": marks,
+            "is_recovered": True,
+        }
         return replace(self._request, options=given)
 
 
