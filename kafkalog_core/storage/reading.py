@@ -9,6 +9,8 @@ from kafkalog_core.structs import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog_core.storage.source import Source
+
 __all__ = ["READING", "ReadLimit"]
 
 _MOMENT_S: Final = 0.1
@@ -47,12 +49,14 @@ class _Reading(Struct):
         gives_way: whether it lets all other processes go first (`pool.give_way`).
         held: files that are open already, by their paths: descriptor, device, inode, and the thread that reads it. The
             pages are given back where they were opened (`reading_together`).
+        planned: opens a file as a plan would leave it, by its path, None: as it is (`patched.reading_planned`).
     """
 
     keeps_cache: bool = True
     limit: ReadLimit | None = None
     gives_way: bool = False
     held: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    planned: Callable[[str], Source | None] | None = None
 
 
 READING: Final = _Reading()

@@ -114,6 +114,9 @@ class Source:
 
             return _ObjectSource(name, ObjectFile(name, None if READING.limit is None else READING.limit.count))
         try:
+            planned = None if READING.planned is None else READING.planned(name)
+            if planned is not None:
+                return planned
             status = os.stat(name)
             # A FIFO would block the open
             if not stat.S_ISREG(status.st_mode):
