@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from contextlib import contextmanager
-from io import RawIOBase
+from io import FileIO, RawIOBase
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -94,7 +94,7 @@ class _PlannedSource(Source):
 
     def __init__(self, path: str, pieces: Sequence[_Piece], like: str | None) -> None:
         if like is None:
-            super().__init__(path, open(path, "rb", buffering=0))
+            super().__init__(path, FileIO(path))
         else:
             super().__init__(path, RawIOBase(), os.stat(like))
         self._planned = pieces

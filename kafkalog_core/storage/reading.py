@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from kafkalog_core.storage.source import Source
 
 __all__ = ["READING", "ReadLimit"]
 
@@ -56,7 +54,7 @@ class _Reading(Struct):
     limit: ReadLimit | None = None
     gives_way: bool = False
     held: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
-    planned: Callable[[str], Source | None] | None = None
+    planned: Callable[[str], Any] | None = None
 
 
 READING: Final = _Reading()

@@ -114,7 +114,7 @@ class Source:
 
             return _ObjectSource(name, ObjectFile(name, None if READING.limit is None else READING.limit.count))
         try:
-            planned = None if READING.planned is None else READING.planned(name)
+            planned: Source | None = None if READING.planned is None else READING.planned(name)
             if planned is not None:
                 return planned
             status = os.stat(name)

@@ -27,6 +27,7 @@ from kafkalog_core.storage.partition import partition_of
 from kafkalog_core.storage.patched import Patch, PlannedFiles, patched_size, reading_planned
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
 from kafkalog_core.structs import Struct, replace
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -195,7 +196,7 @@ def stage_excision(excision: Excision, stage: Stage) -> None:
     for each in excision.segments:
         log = each.segment.files[0]
         base = each.segment.base_offset
-        why = f"{len(each.places)} of its places {'is' if len(each.places) == 1 else 'are'} excised"
+        why = f"{count_of(len(each.places), 'damaged place')} {'is' if len(each.places) == 1 else 'are'} excised"
         # The log keeps its modification time: retention and the cleaner take it for the time of its records
         # (LogSegment.largestTimestamp, Cleaner.doClean), and new batches have none of their own.
         stage.write(log.path, each.pieces(), why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)

@@ -106,7 +106,7 @@ def read_header(source: Source, start: int, end: int) -> PlaceHeader | None:
     is_whole = size_bytes <= MAX_BATCH_BYTES and fields[12] >= 0 and fields[6] >= 0
     if is_whole:
         is_whole = crc32c(memoryview(source.read(start, size_bytes))[V2_ATTRIBUTES:]) == fields[4]
-    return PlaceHeader(*fields, is_whole)
+    return PlaceHeader._make((*fields, is_whole))
 
 
 def is_whole_message(source: Source, start: int, end: int) -> bool:
