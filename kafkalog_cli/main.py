@@ -59,6 +59,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.recover:recover_command",
         "Bring a disk back with the least loss, so that a broker starts.",
     ),
+    "excise": (
+        "kafkalog_cli.commands.excise:excise_command",
+        "Replace one damaged batch with an empty one.",
+    ),
     "truncate": ("kafkalog_cli.commands.truncate:truncate_command", "Truncate logs."),
     "checkpoint": (
         "kafkalog_cli.commands.checkpoint:checkpoint_command",
@@ -93,7 +97,15 @@ SECTIONS: Final = {
     "Find (where is a record?)": ("seek", "which-partition"),
     "Consumers and producers (where did each stand, and what does it wait for?)": ("groups", "transactions", "impact"),
     "Forecast (what will a broker do, and why not?)": ("preflight", "retain", "compact", "roll"),
-    "Repair (change the files of a stopped broker)": ("recover", "checkpoint", "reindex", "truncate", "apply", "undo"),
+    "Repair (change the files of a stopped broker)": (
+        "recover",
+        "checkpoint",
+        "reindex",
+        "excise",
+        "truncate",
+        "apply",
+        "undo",
+    ),
     "Serve (read a dead disk with any Kafka client)": ("serve",),
     "Cluster (many disks at once)": ("spark",),
     "Other": ("bench", "completion"),

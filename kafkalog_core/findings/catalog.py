@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.findings.excisions import EXCISIONS
 from kafkalog_core.findings.files import FILES, INDEXES, SMALL_FILES
 from kafkalog_core.findings.jobs import CATALOGS, EXPORTS, GROUPS, LOOKUPS, REPLICAS
 from kafkalog_core.findings.kinds import Finding
@@ -42,6 +43,7 @@ _TYPES: Final = (
     | INDEXES
     | LOOKUPS
     | TRUNCATIONS
+    | EXCISIONS
     | REINDEXING
     | COMPACTIONS
     | RETENTION

@@ -9,15 +9,6 @@ from kafkalog_core.findings.kinds import VERIFY, FindingType
 __all__ = ["RECOVERIES"]
 
 RECOVERIES: Final = {
-    "recover.excised": FindingType(
-        "warning",
-        "{places} of the log cannot be read: {what}.",
-        "Truncates the log at the first of these places when it recovers the segment, and deletes all later records.",
-        "This plan replaces only these bytes, and keeps every record after them. If another replica has the records, "
-        "copy the partition from there instead.",
-        "Damage in the middle of the only copy of a log: an empty batch, as the cleaner writes it, takes its place. "
-        "Messages of magic 0 and 1 are removed, which leaves a gap in the offsets.",
-    ),
     "recover.refetched": FindingType(
         "warning",
         "The log ends at offset {offset} afterwards, before its first damage: {what}. Other replicas are in sync "
@@ -36,13 +27,13 @@ RECOVERIES: Final = {
         "Only whole batches between readable ones can be replaced. The segment ends before such a place; later "
         "segments are kept.",
     ),
-    "recover.hanging": FindingType(
-        "error",
-        "The marker that ended the transaction of producer {producer_id} (epoch {producer_epoch}) is lost: the "
-        "transaction has been open since offset {offset}.",
-        "Serves read_committed consumers only up to this offset until the transaction ends.",
-        "When the broker runs, abort the transaction: kafka-transactions.sh abort.",
-        "An empty batch ends no transaction. Nothing on the named disks proves the outcome of this one.",
+    "recover.replacement-given-up": FindingType(
+        "warning",
+        "The replacement {names} lacks records of the segments that it replaces, and these have all of its records: "
+        "the plan deletes the replacement, and keeps the segments.",
+        "Puts a replacement in place when it starts, and deletes the segments in its range.",
+        "Nothing needs to be done: the cleaner compacts the log again.",
+        "Compaction and the split of a segment write a .swap file from segments that exist until it is in place.",
     ),
     "recover.not-started": FindingType(
         "error",

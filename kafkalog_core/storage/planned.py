@@ -18,7 +18,7 @@ from collections import ChainMap
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.storage.reading import READING
@@ -26,9 +26,20 @@ from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, Source
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["FileSlice", "Pieces", "PlannedFile", "PlannedSource", "as_new", "planned_files", "real_slices"]
+__all__ = [
+    "FileSlice",
+    "Patch",
+    "Pieces",
+    "PlannedFile",
+    "PlannedFiles",
+    "PlannedSource",
+    "as_new",
+    "patched",
+    "planned_files",
+    "real_slices",
+]
 
 
 class FileSlice(Struct, frozen=True):
@@ -127,11 +138,57 @@ def as_new(path: str, pieces: Pieces, like: os.stat_result, mtime_ns: int) -> Pl
     return PlannedFile(pieces, (values, mtime_ns))
 
 
-def real_slices(pieces: Pieces) -> Pieces:
-    """Return the same content without slices of planned files: of the real files below them."""
+class Patch(NamedTuple):
+    """Bytes of a file from `start` to `end`, and what takes their place."""
+
+    start: int
+    end: int
+    content: bytes
+
+
+def patched(path: str, size_bytes: int, patches: Sequence[Patch]) -> Pieces:
+    """Return the content of a file of this size after some patches, which ascend and do not overlap."""
+    parts: list[bytes | FileSlice] = []
+    position = 0
+    for patch in patches:
+        parts += (FileSlice(path, position, patch.start), patch.content)
+        position = patch.end
+    parts.append(FileSlice(path, position, size_bytes))
+    return Pieces(tuple(part for part in parts if _size_of(part)))
+
+
+class PlannedFiles(dict[str, "PlannedFile | None"]):
+    """Files for `planned_files`. Those that are planned where it is created are the present ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._present = READING.planned
+
+    def patch(self, path: str, size_bytes: int, patches: Sequence[Patch]) -> None:
+        """Give a file of this size other bytes in some places, which ascend and do not overlap."""
+        self._put(path, real_slices(patched(path, size_bytes, patches), self._present), path)
+
+    def write(self, path: str, content: bytes, *, like: str) -> None:
+        """Give a file this content; `like` is a present file, of which a new one has the status."""
+        self._put(path, Pieces((content,)), like)
+
+    def _put(self, path: str, pieces: Pieces, like: str) -> None:
+        planned = self._present.get(like)
+        status = os.stat(like) if planned is None else planned.stat_result()
+        self[path] = as_new(path, pieces, status, status.st_mtime_ns)
+
+
+def real_slices(pieces: Pieces, planned_now: Mapping[str, PlannedFile | None] | None = None) -> Pieces:
+    """Return the same content without slices of planned files: of the real files below them.
+
+    Args:
+        pieces: the content.
+        planned_now: the planned files; None: those that readers see now.
+    """
+    files = READING.planned if planned_now is None else planned_now
     found: list[bytes | FileSlice] = []
     for part in pieces.parts:
-        planned = READING.planned.get(part.path) if isinstance(part, FileSlice) else None
+        planned = files.get(part.path) if isinstance(part, FileSlice) else None
         if isinstance(part, FileSlice) and planned is not None:
             found += planned.pieces.cut(part.start, part.end).parts
         else:

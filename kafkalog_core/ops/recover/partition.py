@@ -12,26 +12,26 @@ The steps, each of which reads the files as the one before leaves them:
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import METADATA_TOPIC, FileKind
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.sweep import sweep
+from kafkalog_core.ops.recover.excise import findings_of
 from kafkalog_core.ops.recover.excision import excise, stage_excision
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.places import find_places
 from kafkalog_core.ops.reindex.reindex import PartitionReindex, rules_of_indexes, with_repaired
 from kafkalog_core.ops.reindex.steps import ReindexTask, stage_step
 from kafkalog_core.ops.repair.loss import measure_loss
-from kafkalog_core.ops.truncate.as_broker import stage_completion, truncate_as_broker
+from kafkalog_core.ops.truncate.as_broker import holds_all, stage_completion, truncate_as_broker
 from kafkalog_core.ops.truncate.truncate import cuts_of, what_is_deleted
 from kafkalog_core.ops.truncate.truncation import companion_files, stage_truncation, truncate_at_damage
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, field, replace
-from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reindex.steps import ReindexReport, Step
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.repair.loss import Loss
-    from kafkalog_core.ops.truncate.as_broker import BrokerTruncation
+    from kafkalog_core.ops.truncate.as_broker import BrokerTruncation, SwapCompletion
     from kafkalog_core.ops.truncate.truncation import CompanionFiles, Truncation
     from kafkalog_core.storage.partition import Partition
 
@@ -68,6 +68,7 @@ class RecoveryTask(Struct, frozen=True, kw_only=True):
         facts: what is known of it besides its files, as a broker loads it.
         choice: how its damage is treated.
         replicas: what is known of its other replicas.
+        transaction_logs: directories of `__transaction_state` on the same disks.
     """
 
     root: str
@@ -75,6 +76,7 @@ class RecoveryTask(Struct, frozen=True, kw_only=True):
     facts: PartitionFacts
     choice: Choice
     replicas: KnownReplicas
+    transaction_logs: tuple[str, ...] = ()
 
 
 class PartitionRecovery(Struct, kw_only=True):
@@ -117,6 +119,7 @@ class _Work:
         self._facts = _as_unclean(task.facts) if task.facts.context.is_clean is None else task.facts
         self._stage = JoinedStage(task.root, task.facts.now_ms)
         self._done = PartitionRecovery(path=task.path)
+        self._is_given_up = False
 
     def plan(self) -> PartitionRecovery:
         partition = read_partition(self._task.path)
@@ -150,6 +153,16 @@ class _Work:
             completion = broker.completion
             if completion is None:
                 break
+            losses = [measure_loss(partition, [cut], self._facts.high_watermark) for cut in completion.lost]
+            done.own_losses += [loss for loss in losses if loss is not None]
+            # The replacement of a compaction or a split has what the segments have that it replaces. One that ends
+            # before them is not whole, and the segments are still here.
+            if done.own_losses and self._task.choice == "only-copy" and holds_all(completion):
+                self._give_up(completion)
+                broker = replace(broker, completion=None)
+                self._is_given_up = True
+                break
+            done.losses += [_with_reason(each, "a finished replacement takes its place") for each in losses if each]
             stage_completion(completion, self._stage)
             logs = [file.name.raw for file in completion.moved if file.name.kind is FileKind.LOG]
             replaced = [file.name.raw for file, _ in completion.replaced if file.name.kind is FileKind.LOG]
@@ -159,8 +172,7 @@ class _Work:
                 names=", ".join(logs) or completion.moved[0].name.raw,
                 replaced=", ".join(replaced) or "no log",
             )
-            for cut in completion.lost:
-                self._lose(partition, [cut], "a finished replacement takes its place", of_broker=True)
+        self._sweep()
         if broker.truncation is not None:
             for cuts in cuts_of(broker.truncation):
                 loss = measure_loss(partition, cuts, self._facts.high_watermark)
@@ -169,13 +181,30 @@ class _Work:
             done.own_problem = broker.refusal.message
         return broker
 
+    def _give_up(self, completion: SwapCompletion) -> None:
+        """Delete a replacement that would lose records of the segments that it replaces."""
+        for file in completion.moved:
+            self._stage.remove(file.path, why="it lacks records of the segments that it replaces")
+        names = ", ".join(file.name.raw for file in completion.moved if file.name.kind is FileKind.LOG)
+        self._sink.add("recover.replacement-given-up", completion.directory, names=names)
+
+    def _sweep(self) -> None:
+        """Delete the leftovers of replacements that a start deletes (LogLoader.removeTempFilesAndCollectSwapFiles)."""
+        for file, why in sweep(self._partition().files, rules=self._facts.load_options.loader).removed:
+            if file.name.state in {FileState.SWAP, FileState.CLEANED}:
+                self._stage.remove(file.path, why=why)
+
     # --- the log ------------------------------------------------------------------------------------------------------
     def _recover(self, broker: BrokerTruncation) -> None:
         choice = self._task.choice
         if choice == "as-broker":
             self._truncate(broker.truncation, broker.companions, None)
+        if choice != "as-broker":
+            self._forget_impossible_start()
         steps, report = self._replayed(as_broker=False)
-        is_whole = not report.refusals and broker.truncation is None and broker.refusal is None
+        is_whole = not (
+            report.refusals or report.tail_bytes or broker.truncation or broker.refusal or self._is_given_up
+        )
         if not is_whole and choice == "only-copy":
             self._excise()
         elif not is_whole and choice == "refetch":
@@ -186,6 +215,15 @@ class _Work:
         if not is_whole:
             self._settle()
 
+    def _forget_impossible_start(self) -> None:
+        """Take a checkpointed log start offset after the log end for unknown: its line is removed from the checkpoint.
+
+        A broker that finds it deletes the whole log (LogLoader.recoverLog).
+        """
+        start_offset, extent = self._facts.context.log_start_offset, read_extent(self._partition())
+        if start_offset is not None and extent is not None and start_offset > extent.end:
+            self._facts = replace(self._facts, context=replace(self._facts.context, log_start_offset=None))
+
     def _excise(self) -> None:
         partition = self._partition()
         places = find_places(partition, self._facts, _ignore)
@@ -193,25 +231,13 @@ class _Work:
         # raft refuses batches without records (RecordsBatchReader): its log ends where a broker truncates it.
         if partition.topic == METADATA_TOPIC or not any(place.is_excisable for place in places):
             return
-        excision = excise(partition, self._facts, places)
+        excision = excise(partition, self._facts, places, transaction_logs=self._task.transaction_logs)
+        findings_of(excision, self._facts, self._sink)
+        for left in excision.left:
+            what = f"byte {left.place.start}, {left.place.detail}"
+            self._sink.add("recover.left", left.place.path, position=left.place.start, why=left.refusal, what=what)
+        self._done.losses += [_with_reason(loss, "it cannot be read: it is excised") for loss in excision.losses]
         stage_excision(excision, self._stage)
-        why = "an empty batch takes its place"
-        self._done.losses += [_with_reason(loss, why) for loss in excision.losses]
-        done = [each for segment in excision.segments for each in segment.places]
-        if done:
-            names = [
-                f"bytes {each.place.start} to {each.place.end - 1} of "
-                f"{os.path.basename(each.place.segment.files[0].path)} ({each.place.detail})"
-                for each in done
-            ]
-            self._sink.add("recover.excised", partition.path, places=count_of(len(done), "place"), what=first_of(names))
-        for each in excision.left:
-            what = f"byte {each.place.start}, {each.place.detail}"
-            self._sink.add("recover.left", each.place.segment.files[0].path, why=each.refusal, what=what)
-        for producer_id, epoch, offset in excision.hanging:
-            self._sink.add(
-                "recover.hanging", partition.path, producer_id=producer_id, producer_epoch=epoch, offset=offset
-            )
 
     def _refetch(self) -> None:
         partition = self._partition()

@@ -19,6 +19,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.start.disk import effect_of
 from kafkalog_core.ops.checkpoint.checkpoint import plan_checkpoint
+from kafkalog_core.ops.recover.excise import transaction_copies
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.partition import RecoveryTask, recover_partition, start_problems
 from kafkalog_core.ops.recover.replicas import OtherReplicas
@@ -86,6 +87,7 @@ class _Planner:
         """Stage the changes of all partitions, then those of the log directory, and return the report."""
         self._target.check_no_files("recover works on whole partitions: name a partition directory")
         tasks = list(self._tasks())
+        stopped = tuple(each for each in self._outside_logs() if self._stops(each))
         size_bytes = sum(_log_bytes(task.path) for task in tasks)
         self._progress.expect(size_bytes)
         work = [(task,) for task in tasks]
@@ -113,12 +115,13 @@ class _Planner:
             details=repaired.details,
             note=None if marked is None else marked.note,
             undecided=self._undecided(done),
-            verdict=_verdict(done, losses, is_marked=self._is_marked(), is_changed=bool(changed)),
+            verdict=self._verdict(done, stopped, problems),
         )
 
     # --- partitions ---------------------------------------------------------------------------------------------------
     def _tasks(self) -> Iterator[RecoveryTask]:
         replicas = OtherReplicas(self._context)
+        transaction_logs = tuple(each.place.path for each in transaction_copies(self._request))
         for place in self._target.partitions:
             # LogManager deletes `-delete` directories soon after a start (file.delete.delay.ms).
             if place.name.state is DirectoryState.DELETE:
@@ -132,6 +135,7 @@ class _Planner:
                 facts=facts,
                 choice=self._choice(place, known),
                 replicas=known,
+                transaction_logs=transaction_logs,
             )
 
     def _choice(self, place: PartitionPath, known: KnownReplicas) -> Choice:
@@ -232,6 +236,38 @@ class _Planner:
         made = any(change.path.endswith(".kafka_cleanshutdown") for change in self._joined.changes)
         return made or (log_dir is not None and log_dir.is_clean)
 
+    def _stops(self, finding: Finding) -> bool:
+        return effect_of(finding, rules_of(self._context.release)) in {"stops", "offline"}
+
+    def _verdict(
+        self, done: Sequence[PartitionRecovery], stopped: Sequence[Finding], problems: Sequence[Finding]
+    ) -> str:
+        """Return what a broker would lose by itself, and what the plan loses, in one sentence without a full stop.
+
+        Args:
+            done: the partitions.
+            stopped: why the broker would not start because of files outside of the logs.
+            problems: what the plan does not repair.
+        """
+        own = [loss for each in done for loss in each.own_losses]
+        losses = [loss for each in done for loss in each.losses]
+        causes = [each.path for each in stopped] + [each.path for each in done if each.own_problem is not None]
+        if causes:
+            alone = f"by itself the broker does not start, because of {first_of(map(self._short, causes))}"
+        elif own:
+            alone = f"by itself the broker would delete {_counted(own)}"
+        else:
+            alone = "by itself the broker would delete no record that can be read"
+        then = f"this plan deletes {_counted(losses)}" if losses else "this plan deletes none"
+        if not self._joined.changes and not problems:
+            then = "nothing has to be recovered"
+        if problems:
+            return f"{alone}; {then}, but the broker does not start before {_places(len(problems))} repaired by hand"
+        return f"{alone}; {then}{', and the broker starts without recovery' if self._is_marked() else ''}"
+
+    def _short(self, path: str) -> str:
+        return path.removeprefix(f"{self._target.root}/")
+
     def _checkpoint_request(self, *, marks: bool) -> PlanRequest:
         options = self._request.options
         given = {
@@ -243,23 +279,8 @@ class _Planner:
         return replace(self._request, options=given)
 
 
-def _verdict(done: Sequence[PartitionRecovery], losses: Sequence[Loss], *, is_marked: bool, is_changed: bool) -> str:
-    """Return what a broker would lose by itself, and what the plan loses, in one sentence without a full stop."""
-    stopped = [each for each in done if each.own_problem is not None]
-    own = [loss for each in done for loss in each.own_losses]
-    if stopped:
-        first = stopped[0].path.rpartition("/")[2]
-        more = f" and {len(stopped) - 1} more" if len(stopped) > 1 else ""
-        alone = f"by itself the broker does not start, because of {first}{more}"
-    elif own:
-        alone = f"by itself the broker would delete {_counted(own)}"
-    else:
-        alone = "by itself the broker would delete no record that can be read"
-    then = f"this plan deletes {_counted(losses)}" if losses else "this plan deletes none"
-    if not is_changed:
-        then = "nothing has to be recovered"
-    start = ", and the broker starts without recovery" if is_marked else ""
-    return f"{alone}; {then}{start}"
+def _places(count: int) -> str:
+    return f"{count_of(count, 'place')} {'is' if count == 1 else 'are'}"
 
 
 def _counted(losses: Sequence[Loss]) -> str:

@@ -112,6 +112,7 @@ class PartitionReindex:
         segments = self._partition.segments
         self._recovered_from = recovered_from(task, segments)
         self._kept = 0
+        self._tail_bytes = 0
         self._has_legacy = False
         self._states: ProducerStates | None = None
         self._epochs: list[EpochStart] | None = []
@@ -143,7 +144,12 @@ class PartitionReindex:
                 count=self._kept,
             )
             findings = (*findings, kept)
-        return ReindexReport(findings=findings, refusals=self._refusals.findings, losses=tuple(self._losses))
+        return ReindexReport(
+            findings=findings,
+            refusals=self._refusals.findings,
+            losses=tuple(self._losses),
+            tail_bytes=self._tail_bytes,
+        )
 
     def steps(self) -> Iterator[Step]:
         """Yield the changes, in the order in which they are made."""
@@ -214,6 +220,8 @@ class PartitionReindex:
             self._forget(segment)
             return
         self._pass(recovery)
+        if not self._task.as_broker:
+            self._tail_bytes = recovery.cut_bytes
         if is_meant:
             # An index must not name what is truncated
             is_new = recovery.stop is not None

@@ -46,11 +46,19 @@ class ReindexTask(Struct, frozen=True, kw_only=True):
 
 
 class ReindexReport(Struct, frozen=True, kw_only=True):
-    """The report on a partition, apart from its steps."""
+    """The report on a partition, apart from its steps.
+
+    Args:
+        findings: what is reported.
+        refusals: what is not reindexed.
+        losses: what is lost.
+        tail_bytes: bytes of an append that was interrupted at the end of the log, which are left.
+    """
 
     findings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()
     losses: tuple[Loss, ...] = ()
+    tail_bytes: int = 0
 
 
 class Step(Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Loss", "measure_loss"]
+__all__ = ["Loss", "cure_of_loss", "measure_loss"]
 
 
 class Loss(Struct, frozen=True, kw_only=True):
@@ -108,11 +108,6 @@ def measure_loss(partition: Partition, cuts: Sequence[tuple[str, int]], high_wat
     if tally.first_offset is None and not tally.records and not tally.has_more:
         return None
     is_known = not tally.has_unknown_count
-    cure = _UNKNOWN
-    if high_watermark is not None:
-        # Below it, consumers may have read the records, and other replicas have them.
-        is_below = tally.first_offset is None or tally.first_offset < high_watermark
-        cure = _COMMITTED if is_below else _ABOVE
     return Loss(
         topic=partition.topic,
         partition=partition.partition,
@@ -126,8 +121,16 @@ def measure_loss(partition: Partition, cuts: Sequence[tuple[str, int]], high_wat
         max_timestamp_ms=tally.max_timestamp_ms,
         transactions=tally.transactions,
         producers=len(tally.producers),
-        cure=cure,
+        cure=cure_of_loss(tally.first_offset, high_watermark),
     )
+
+
+def cure_of_loss(first_offset: int | None, high_watermark: int | None) -> str:
+    """Return how to lose less: records from an offset on may be on other replicas, by the high watermark."""
+    if high_watermark is None:
+        return _UNKNOWN
+    # Below it, consumers may have read the records, and other replicas have them.
+    return _COMMITTED if first_offset is None or first_offset < high_watermark else _ABOVE
 
 
 def _read(path: str, start: int, tally: _Tally, high_watermark: int | None, *, is_v07: bool) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["SwapCompletion", "stage_completion", "truncate_as_broker"]
+__all__ = ["BrokerTruncation", "SwapCompletion", "holds_all", "stage_completion", "truncate_as_broker"]
 
 
 _CODES: Final = {
@@ -313,6 +313,14 @@ def _indexes(completion: SwapCompletion) -> list[tuple[str, bytes, str]]:
         # LogSegment.recover empties an existing transaction index and creates none.
         if content or kind is not FileKind.TXN_INDEX
     ]
+
+
+def holds_all(completion: SwapCompletion) -> bool:
+    """Return whether the segments that replacements replace have every record of these."""
+    logs = [file for file, _ in completion.replaced if file.name.kind is FileKind.LOG]
+    covered = sorted(map(_extent, logs))
+    moved = (file for file in completion.moved if file.name.kind is FileKind.LOG)
+    return bool(logs) and all(_first_uncovered(file, covered) == file.size_bytes for file in moved)
 
 
 def _extent(file: FileInfo) -> tuple[int, int]:

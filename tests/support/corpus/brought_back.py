@@ -64,7 +64,11 @@ class Disk:
 
     def options(self, corpus: Path, into: Path) -> dict[str, Any]:
         """The options of a plan: the release and the settings that the broker had."""
-        return self.pair.options(recovering.sheet_of(corpus, self.pair), into)
+        options = self.pair.options(recovering.sheet_of(corpus, self.pair), into)
+        there = {path.name.rpartition("-")[0] for path in (into / "disk").iterdir()}
+        kafka = options["kafka"]
+        given = [each for each in kafka["topic_assignments"] if each.partition(":")[0] in there]
+        return {"kafka": {**kafka, "topic_assignments": given}}
 
 
 def disks() -> list[Disk]:
