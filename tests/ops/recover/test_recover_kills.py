@@ -1,4 +1,4 @@
-"""Killed at any step, a recovery can be undone to the byte and finished; a start in between loses no more than alone."""
+"""Killed at any step, a recovery is undone to the byte or finished; a start in between loses no more than alone."""
 
 from __future__ import annotations
 
