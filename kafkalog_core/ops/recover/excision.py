@@ -103,9 +103,8 @@ class ExcisedSegment(Struct, frozen=True, kw_only=True):
         directory = self.segment.files[0].path.rpartition("/")[0]
         return f"{directory}/{segment_file_name(self.segment.base_offset, kind)}"
 
-    @property
     def pieces(self) -> Pieces:
-        """The new log."""
+        """Return the new log: slices of the old one, and new bytes."""
         return patched(self.segment.files[0].path, self.segment.size_bytes, self.patches)
 
 
@@ -195,7 +194,7 @@ def stage_excision(excision: Excision, stage: Stage) -> None:
         why = f"{count_of(len(each.places), 'damaged place')} {'is' if len(each.places) == 1 else 'are'} excised"
         # The log keeps its modification time: retention and the cleaner take it for the time of its records
         # (LogSegment.largestTimestamp, Cleaner.doClean), and new batches have none of their own.
-        stage.write(log.path, each.pieces, why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)
+        stage.write(log.path, each.pieces(), why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)
         for kind in _SIDE_KINDS:
             content = each.indexes.get(kind)
             if content is not None:
