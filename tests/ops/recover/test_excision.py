@@ -307,3 +307,25 @@ def test_other_segments_and_times_are_left_alone(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in others} == others
     assert written.log(12).stat().st_mtime_ns == mtime_ns
     assert {each.swap for each in draft.plan.changes} == {SEGMENTS[1]}
+
+
+@pytest.mark.parametrize("base", [0, 12])
+def test_a_copy_of_another_batch_is_not_given_other_offsets(tmp_path: Path, base: int) -> None:
+    """An append that was written twice, or an old block: its records are in the log already."""
+    written = write(tmp_path)
+    start, _ = written.at(12, 2)
+    before = written.log(12).read_bytes()
+    written.log(12).write_bytes(before[:start] + written.segments[base][1] + before[start:])
+    (place,) = places_of(written.partition)
+    assert (place.reason, place.first_offset, place.is_excisable) == ("copy", None, True)
+    excision = excision_of(written.partition)
+    assert [each.choice.way for each in excision.places] == ["removed"]
+    assert b"".join(excision.segments[0].pieces()) == before
+
+
+def test_a_copy_in_the_place_of_a_lost_batch_leaves_its_offsets_empty(tmp_path: Path) -> None:
+    written = write(tmp_path)
+    start, end = written.at(12, 2)
+    data = written.log(12).read_bytes()
+    written.log(12).write_bytes(data[:start] + written.segments[0][1] + data[end:])
+    check(written, range(18, 21), 19)
