@@ -84,6 +84,17 @@ def test_without_a_header_the_fields_come_from_the_batches_around(tmp_path: Path
     assert written.log(12).read_bytes()[start : start + EMPTY_BYTES] == empty
 
 
+def test_one_wrong_field_of_three_names_no_producer(tmp_path: Path) -> None:
+    """Seen on the disk of a real broker: the low byte of producer id -1 had become 0xbe."""
+    written = write(tmp_path)
+    start, _ = written.at(12, 1)
+    written.patch(12, start + 50, b"\xbe")
+    excision = excision_of(written.partition)
+    (place,) = excision.places
+    assert place.choice.content == build.empty_batch(15, 17, max_timestamp_ms=1014)
+    assert (place.choice.reconstructed, place.choice.keeps_sequence) == ((), True)
+
+
 def test_several_batches_without_a_header_become_one(tmp_path: Path) -> None:
     written = write(tmp_path)
     (start, _), (_, end) = written.at(12, 0), written.at(12, 2)
@@ -156,12 +167,15 @@ def test_messages_of_old_formats_are_removed(tmp_path: Path, magic: int, codec: 
     assert written.log(12).read_bytes() == whole[:start] + whole[end:]
 
 
-def test_a_message_with_a_wrong_offset_is_mended(tmp_path: Path) -> None:
-    written = write(tmp_path, 1)
+@pytest.mark.parametrize(("magic", "codec"), [each for each in LEGACY if each != (0, build.NONE)])
+@pytest.mark.parametrize("position", [6, 8])
+def test_a_message_with_a_wrong_offset_or_size_is_mended(tmp_path: Path, magic: int, codec: int, position: int) -> None:
+    written = write(tmp_path, magic, codec)
     before = written.log(12).read_bytes()
-    written.patch(12, written.at(12, 1)[0] + 6, b"\x33")
-    assert [each.choice.way for each in excision_of(written.partition, "0.10.2").places] == ["mended"]
-    assert b"".join(excision_of(written.partition, "0.10.2").segments[0].pieces()) == before
+    written.patch(12, written.at(12, 1)[0] + position, b"\x33")
+    excision = excision_of(written.partition, RELEASES[magic])
+    assert [each.choice.way for each in excision.places] == ["mended"]
+    assert b"".join(excision.segments[0].pieces()) == before
 
 
 def test_between_messages_and_batches_an_empty_batch_is_written(tmp_path: Path) -> None:
