@@ -251,6 +251,8 @@ def _lost(losses: Sequence[Row]) -> str:
         return ""
     known = [row for row in losses if row.get("records") is not None]
     records = sum(number(row, "records") for row in losses)
+    if not known:
+        return "; readers lose an unknown number of records"
     least = "" if len(known) == len(losses) else "at least "
     text = f"; readers lose {least}{records:,} record{'' if records == 1 else 's'}"
     if all(row.get("committed_records") is not None for row in losses):

@@ -134,6 +134,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--jobs 1 --all {kafka}/customers-0"),
         Case("--jobs 1 --all --apply {kafka}/customers-0"),
     ),
+    "excise": (
+        Case("--jobs 1 --offset 5 {kafka}/customers-0", 4),
+        Case("--jobs 1 --offset 5 --healthy {kafka}/customers-0", 4),
+        Case("--jobs 1 --offset 5 --healthy --apply {kafka}/customers-0"),
+    ),
     "truncate": (
         Case("--jobs 1 --to-offset 5 {kafka}/customers-0", 4),
         Case("--jobs 1 --at-damage {kafka}", 4),

@@ -128,6 +128,8 @@ def _choices(place: DamagedPlace, clues: Clues) -> Iterator[Choice]:
         yield from _emptied_by_header(place, header, first, last, clues)
     elif clues.markers or clues.batches:
         yield from _emptied_by_clues(place, first, last, clues)
+    else:
+        yield from _emptied_by_first(place, first, last, clues)
     yield _plain(place, first, last, clues)
 
 
@@ -270,6 +272,23 @@ def _emptied_by_clues(place: DamagedPlace, first: int, last: int, clues: Clues) 
                 parts.append(_plain(place, begin, end, clues).content)
         around = f"offsets {first} to {last} {_AROUND}"
         yield Choice("marker" if marks else "emptied", b"".join(parts), (around, *names), _proofs(marks.values()))
+
+
+def _emptied_by_first(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterator[Choice]:
+    """Yield an empty batch by the header that begins a place of several batches, and one of no producer for the rest.
+
+    A header that begins with the first missing offset was written there, whatever has become of what follows it.
+    """
+    header = place.header
+    if header is None or header.magic != MAGIC_V2 or not header.has_valid_producer or header.record_count < 0:
+        return
+    if header.base_offset != first or not first <= header.last_offset < last:
+        return
+    rest = f"offsets {header.last_offset + 1} to {last} {_AROUND}"
+    for choice in _emptied_by_header(place, header, first, header.last_offset, clues):
+        plain = _plain(place, header.last_offset + 1, last, clues)
+        content = choice.content + plain.content
+        yield Choice("emptied", content, (*choice.reconstructed, rest, _NO_PRODUCER), keeps_sequence=False)
 
 
 def _cuts(spans: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:
