@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import AT_DAMAGE, VERIFY, FindingType
+from kafkalog_core.findings.kinds import AT_DAMAGE, FindingType
 
 __all__ = ["EXCISIONS"]
 
@@ -47,7 +47,7 @@ EXCISIONS: Final = {
         "warning",
         "The header at byte {position} is damaged too, so these fields of the empty batch are reconstructed: {fields}.",
         "Uses them as if a producer had written them.",
-        "Nothing needs to be done. Compare with another replica, if there is one: kafkalog replicas.",
+        "Nothing needs to be done. Compare with another replica, if there is one: kafkalog spark replicas.",
         "What the damaged header cannot show comes from the batches around it, from leader-epoch-checkpoint, or from a "
         "later producer snapshot.",
     ),
@@ -74,7 +74,7 @@ EXCISIONS: Final = {
         "Truncates the log there, or does not start.",
         "See what is there: kafkalog verify.",
         "One excision removes one obstacle. Other damage of the partition needs a decision of its own.",
-        next_step=VERIFY,
+        next_step="kafkalog verify {file}",
     ),
     "excise.producer-forgotten": FindingType(
         "info",

@@ -14,7 +14,6 @@ from kafkalog_core.format.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
-    LEGACY_ATTRIBUTES,
     LEGACY_CRC,
     LOG_OVERHEAD,
     MAGIC_POSITION,
@@ -37,6 +36,8 @@ KEPT_BITS: Final = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 """The attributes that an emptied batch keeps (`DefaultRecordBatch.writeEmptyHeader`)."""
 _KNOWN_BITS: Final = CODEC_MASK | KEPT_BITS | DELETE_HORIZON_BIT
 _NONE: Final = -1
+_UNSET: Final = frozenset({-1, 0})
+"""What clients without idempotence write for the missing epoch and sequence."""
 
 
 class PlaceHeader(NamedTuple):
@@ -71,6 +72,14 @@ class PlaceHeader(NamedTuple):
         """Whether it is a control batch."""
         return bool(self.attributes & CONTROL_BIT)
 
+    @property
+    def names_no_producer(self) -> bool:
+        """Whether it is of no producer: at most one of the three fields that say so is damaged."""
+        has_no_sequence = self.base_sequence in _UNSET
+        if self.producer_id == _NONE:
+            return self.producer_epoch == _NONE or has_no_sequence
+        return self.producer_epoch == _NONE and has_no_sequence
+
     def is_framed(self, size_bytes: int) -> bool:
         """Return whether magic and length are those of a batch of this size."""
         return self.magic == MAGIC_V2 and self.length + LOG_OVERHEAD == size_bytes
@@ -87,8 +96,8 @@ class PlaceHeader(NamedTuple):
         if flags & ~_KNOWN_BITS:
             return False
         if self.producer_id < 0:
-            is_none = (self.producer_id, self.producer_epoch, self.base_sequence) == (_NONE, _NONE, _NONE)
-            return is_none and not flags & TRANSACTIONAL_BIT
+            has_none = self.producer_id == _NONE and {self.producer_epoch, self.base_sequence} <= _UNSET
+            return has_none and not flags & TRANSACTIONAL_BIT
         if self.producer_epoch < 0:
             return False
         return self.base_sequence == _NONE if flags & CONTROL_BIT else self.base_sequence >= 0
@@ -110,7 +119,7 @@ def read_header(source: Source, start: int, end: int) -> PlaceHeader | None:
 
 
 def is_whole_message(source: Source, start: int, end: int) -> bool:
-    """Return whether a place is a whole message of magic 0 or 1 that holds one record; no checksum covers its offset.
+    """Return whether a place is a whole message of magic 0 or 1; no checksum covers its offset and its size.
 
     Raises UnreadableError.
     """
@@ -118,6 +127,6 @@ def is_whole_message(source: Source, start: int, end: int) -> bool:
     if not LOG_OVERHEAD + MIN_ENTRY_SIZE <= size_bytes <= MAX_BATCH_BYTES:
         return False
     entry = memoryview(source.read(start, size_bytes))
-    if entry[MAGIC_POSITION] > MAGIC_V1 or entry[LEGACY_ATTRIBUTES] & CODEC_MASK:
+    if entry[MAGIC_POSITION] > MAGIC_V1:
         return False
     return crc32(entry[MAGIC_POSITION:]) == int.from_bytes(entry[LEGACY_CRC:MAGIC_POSITION], "big")
