@@ -242,6 +242,7 @@ def _step_rows(start: PartitionStart) -> Iterator[dict[str, object]]:
             "position": step.position,
             "offset": step.offset,
             "bytes": step.size_bytes,
+            "reason": step.reason,
             "why": step.why or None,
         }
 
@@ -259,7 +260,10 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
     contexts = _of_one_release([read_context(each, request.kafka, request.now_ms) for each in directories])
     reader = _Reader(request, progress)
     reader.read()
-    findings = {each.root: tuple(reader.findings_of(each.root)) for each in directories}
+    findings = {
+        context.target.root: tuple(_with_strays(reader.findings_of(context.target.root), context))
+        for context in contexts
+    }
     loaded = [
         load_partition(place, context.target.root, context.facts(place.name, as_loaded=True))
         for context in contexts
@@ -355,6 +359,17 @@ def _of_one_release(contexts: Sequence[DirContext]) -> list[DirContext]:
     """Return the contexts with the one release of the broker: that of the directory that shows most of it."""
     best = min((context.guess for context in contexts), key=lambda guess: len(guess.candidates))
     return [replace(context, guess=best) for context in contexts]
+
+
+def _with_strays(findings: Iterable[Finding], context: DirContext) -> Iterator[Finding]:
+    """Yield findings, and what is assigned elsewhere; verify does not ask the metadata log about empty directories."""
+    known = set()
+    for finding in findings:
+        known.add((finding.code, finding.path))
+        yield finding
+    for finding in context.assigned_elsewhere.values():
+        if (finding.code, finding.path) not in known:
+            yield finding
 
 
 def _check_one_broker(directories: Iterable[TargetDir]) -> None:
