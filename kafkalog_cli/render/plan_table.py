@@ -71,6 +71,7 @@ _LOSSES: Final = (
     time_column("to", "max_timestamp_ms", 1),
     count_column("transactions", "transactions", 2),
     count_column("producers", "producers", 2),
+    sentence_column("why", "why"),
 )
 _JOURNALS: Final = (
     word_column("run", "run"),
@@ -148,6 +149,9 @@ class PlanTable(SummaryTable[PlanRows]):
         )
         if command not in _UNDOING:
             verdict = _verdict(sheet)
+            if sheet.verdict is not None:
+                below.append(f"{verdict[:1].upper()}{verdict[1:]}.")
+                verdict = f"{command}: {sheet.verdict}"
             below += [f"{sheet.note}."] if sheet.note else []
             below += [_undoing(plan)] if state in {"planned", "applied"} else []
             commands += [str(plan["undo"])] if plan.get("undo") else []
@@ -160,6 +164,8 @@ class PlanTable(SummaryTable[PlanRows]):
             below=tuple(below),
             lines=lines,
             rest=_sound_files(sheet),
+            # Of a recovery, losses are what the reader has to decide about
+            first=() if sheet.verdict is None else tuple(self._losses(sheet)),
         )
 
     def _details(self, sheet: PlanRows) -> list[Text]:
@@ -168,8 +174,11 @@ class PlanTable(SummaryTable[PlanRows]):
             rows = [_named(row, sheet) for row in islice(chunk.rows(), SHOWN_ROWS)]
             noun = chunk.table.name.replace("_", " ")
             lines += self._table(_DETAILS[chunk.table.name], rows, noun, count=chunk.count)
-        lines += self._table(_LOSSES, [_named(row, sheet) for row in sheet.losses], "loss")
+        lines += self._losses(sheet) if sheet.verdict is None else []
         return lines + self._table(_CHANGES, [_named(row, sheet) for row in sheet.changes], "change")
+
+    def _losses(self, sheet: PlanRows) -> list[Text]:
+        return self._table(_LOSSES, [_named(row, sheet) for row in sheet.losses], "loss")
 
     def _basis(self, sheet: PlanRows) -> list[Text]:
         plan = sheet.plan
@@ -250,7 +259,11 @@ def _lost(losses: Sequence[Row]) -> str:
     if not losses:
         return ""
     known = [row for row in losses if row.get("records") is not None]
+    if not known:
+        return "; readers lose records that cannot be counted"
     records = sum(number(row, "records") for row in losses)
+    if not known:
+        return "; readers lose an unknown number of records"
     least = "" if len(known) == len(losses) else "at least "
     text = f"; readers lose {least}{records:,} record{'' if records == 1 else 's'}"
     if all(row.get("committed_records") is not None for row in losses):
