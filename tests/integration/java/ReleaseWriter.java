@@ -22,7 +22,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *
  * Steps: `topic=NAME:key=value,...`; `plain=CODEC` (records of one codec); `idempotent`; `transactions` (ended both
  * ways, interleaved, some without data); `compacted`; `compacted-transactions`; `group` (offsets of a consumer);
- * `group-transactions` (offsets in transactions); `delete-records=TOPIC` (below offset 25); `abandon` (leaves transactions open; must be the last one).
+ * `modern-group` (the same by the protocol of KIP-848); `group-transactions` (offsets in transactions); `delete-records=TOPIC` (below offset 25); `abandon` (leaves transactions open; must be the last one).
  */
 public class ReleaseWriter {
     private static final int TOO_LARGE = 6000; // beyond max.message.bytes of the topics
@@ -50,7 +50,8 @@ public class ReleaseWriter {
             case "transactions": transactions("txn"); break;
             case "compacted": compacted(); break;
             case "compacted-transactions": transactions("compacted"); break;
-            case "group": group(); break;
+            case "group": group("readers", "classic"); break;
+            case "modern-group": group("modern-readers", "consumer"); break;
             case "group-transactions": groupTransactions(); break;
             case "delete-records": deleteRecords(word); break;
             case "abandon": abandon(); break;
@@ -180,8 +181,9 @@ public class ReleaseWriter {
         }
     }
 
-    private static KafkaConsumer<byte[], byte[]> consumer(String group) {
+    private static KafkaConsumer<byte[], byte[]> consumer(String group, String protocol) {
         Properties settings = new Properties();
+        settings.put("group.protocol", protocol); // unknown to clients before 3.7, which warn
         settings.put("bootstrap.servers", bootstrap);
         settings.put("group.id", group);
         settings.put("enable.auto.commit", "false");
@@ -190,8 +192,8 @@ public class ReleaseWriter {
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
-    private static void group() {
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer("readers")) {
+    private static void group(String name, String protocol) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(name, protocol)) {
             consumer.subscribe(Collections.singleton("plain"));
             int seen = 0;
             long deadline = System.currentTimeMillis() + 20_000;
@@ -205,7 +207,7 @@ public class ReleaseWriter {
 
     private static void groupTransactions() throws Exception {
         try (KafkaProducer<byte[], byte[]> producer = transactional("streams");
-             KafkaConsumer<byte[], byte[]> consumer = consumer("streams")) {
+             KafkaConsumer<byte[], byte[]> consumer = consumer("streams", "classic")) {
             for (int round = 0; round < 4; round++) {
                 producer.beginTransaction();
                 send(producer, "txn", 3, 0);
