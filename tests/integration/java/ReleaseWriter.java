@@ -6,14 +6,19 @@ import java.util.Properties;
 import java.util.Random;
 
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -22,7 +27,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *
  * Steps: `topic=NAME:key=value,...`; `plain=CODEC` (records of one codec); `idempotent`; `transactions` (ended both
  * ways, interleaved, some without data); `compacted`; `compacted-transactions`; `group` (offsets of a consumer);
- * `modern-group` (the same by the protocol of KIP-848); `group-transactions` (offsets in transactions); `delete-records=TOPIC` (below offset 25); `abandon` (leaves transactions open; must be the last one).
+ * `modern-group` (the same by the protocol of KIP-848); `group-transactions` (offsets in transactions); `delete-records=TOPIC` (below offset 25);
+ * `alter=TOPIC:key=value`; `downgrade=LEVEL` (of metadata.version); `abandon` (leaves transactions open; must be the
+ * last one).
  */
 public class ReleaseWriter {
     private static final int TOO_LARGE = 6000; // beyond max.message.bytes of the topics
@@ -55,6 +62,8 @@ public class ReleaseWriter {
             case "group-transactions": groupTransactions(); break;
             case "delete-records": deleteRecords(word); break;
             case "abandon": abandon(); break;
+            case "alter": alter(word); break;
+            case "downgrade": downgrade(Short.parseShort(word)); break;
             default: throw new IllegalArgumentException(step);
         }
     }
@@ -66,18 +75,38 @@ public class ReleaseWriter {
             String[] pair = each.split("=", 2);
             configs.put(pair[0], pair[1]);
         }
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
-        try (Admin admin = Admin.create(settings)) {
+        try (Admin admin = admin()) {
             NewTopic topic = new NewTopic(parts[0], 1, (short) 1).configs(configs);
             admin.createTopics(Collections.singleton(topic)).all().get();
         }
     }
 
-    private static void deleteRecords(String topic) throws Exception {
+    private static void alter(String word) throws Exception {
+        String[] parts = word.split(":", 2);
+        String[] pair = parts[1].split("=", 2);
+        AlterConfigOp change = new AlterConfigOp(new ConfigEntry(pair[0], pair[1]), AlterConfigOp.OpType.SET);
+        ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, parts[0]);
+        try (Admin admin = admin()) {
+            admin.incrementalAlterConfigs(Collections.singletonMap(topic, Collections.singleton(change))).all().get();
+        }
+    }
+
+    private static void downgrade(short level) throws Exception {
+        FeatureUpdate update = new FeatureUpdate(level, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE);
+        try (Admin admin = admin()) {
+            Map<String, FeatureUpdate> updates = Collections.singletonMap("metadata.version", update);
+            admin.updateFeatures(updates, new UpdateFeaturesOptions()).all().get();
+        }
+    }
+
+    private static Admin admin() {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
-        try (Admin admin = Admin.create(settings)) {
+        return Admin.create(settings);
+    }
+
+    private static void deleteRecords(String topic) throws Exception {
+        try (Admin admin = admin()) {
             Map<TopicPartition, RecordsToDelete> before = new HashMap<>();
             before.put(new TopicPartition(topic, 0), RecordsToDelete.beforeOffset(25));
             admin.deleteRecords(before).all().get();
