@@ -47,6 +47,10 @@ COMMANDS: Final = {
     ),
     "verify": ("kafkalog_cli.commands.verify:verify_command", "Check logs, indexes, snapshots, checkpoints and names."),
     "roll": ("kafkalog_cli.commands.roll:roll_command", "Show where logs would roll under other settings."),
+    "preflight": (
+        "kafkalog_cli.commands.preflight:preflight_command",
+        "Show what the next start of a broker does to its disks.",
+    ),
     "reindex": (
         "kafkalog_cli.commands.reindex:reindex_command",
         "Rebuild indexes and producer snapshots from the logs.",
@@ -84,7 +88,7 @@ SECTIONS: Final = {
     "Look (what is in these files, are they sound?)": ("verify", "dump", "explain"),
     "Find (where is a record?)": ("seek", "which-partition"),
     "Consumers and producers (where did each stand, and what does it wait for?)": ("groups", "transactions", "impact"),
-    "Forecast (what will a broker do, and why not?)": ("retain", "compact", "roll"),
+    "Forecast (what will a broker do, and why not?)": ("preflight", "retain", "compact", "roll"),
     "Repair (change the files of a stopped broker)": ("checkpoint", "reindex", "truncate", "apply", "undo"),
     "Serve (read a dead disk with any Kafka client)": ("serve",),
     "Cluster (many disks at once)": ("spark",),
@@ -131,7 +135,7 @@ MEANT: Final = {
     "search": ("dump --contains TEXT",),
     "size": ("dump --segments",),
     "sql": ("spark sql",),
-    "start": ("serve",),
+    "start": ("preflight", "serve"),
     "tail": ("dump --follow",),
     "txn": ("transactions",),
     "why": ("explain",),

@@ -39,12 +39,13 @@ from kafkalog_core.kafka.sim.cluster import read_topic_ids
 from kafkalog_core.kafka.sim.cluster_metadata import read_cluster_topics, read_log_levels
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import OFFSET_KINDS, read_broker_dir, served
+from kafkalog_core.kafka.sim.logdir.top_findings import file_findings
 from kafkalog_core.kafka.sim.logfiles import is_compacted
 from kafkalog_core.ops.checkpoint.file_repair import FileRepair, MetaSources, repair_meta, repair_topic_id, why
 from kafkalog_core.ops.checkpoint.offsets import PartitionExtents, offset_findings, repair_epochs, repair_offsets
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
-from kafkalog_core.ops.verify.companions import broker_uid, file_findings
+from kafkalog_core.ops.verify.companions import broker_uid
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict

@@ -10,7 +10,7 @@ from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, TRANSACTIONAL_BIT
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct, field
+from kafkalog_core.structs import Struct, asdict, field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,12 @@ class Loss(Struct, frozen=True, kw_only=True):
     transactions: int = 0
     producers: int = 0
     cure: str | None = None
+
+    def row(self) -> dict[str, object]:
+        """Return the `loss` row by column name."""
+        row = asdict(self)
+        row["file"] = row.pop("path")
+        return row
 
 
 _MARKED: Final = CONTROL_BIT | TRANSACTIONAL_BIT

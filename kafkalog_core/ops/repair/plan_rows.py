@@ -17,12 +17,12 @@ from kafkalog_core.storage.changing.journal_search import (
     leading_directory,
     undo_command,
 )
-from kafkalog_core.structs import Struct, asdict
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.setting_table import Setting
@@ -127,7 +127,7 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
     return PlanRows(
         plan=row,
         settings=tuple(_setting_row(setting) for setting in report.settings),
-        losses=tuple(_loss_row(asdict(loss)) for loss in report.losses),
+        losses=tuple(loss.row() for loss in report.losses),
         findings=tuple(
             _finding_row(finding, is_done=journal is not None) for finding in (*report.findings, *report.refusals)
         ),
@@ -258,12 +258,6 @@ def _tightest(spaces: Sequence[Space]) -> int | None:
 
 def _setting_row(setting: Setting) -> Row:
     return {"name": setting.name, "value": setting.text, "origin": setting.source}
-
-
-def _loss_row(loss: Mapping[str, object]) -> Row:
-    row = dict(loss)
-    row["file"] = row.pop("path")
-    return row
 
 
 _UNDO: Final = "undo"

@@ -129,6 +129,7 @@ class PartitionLoad:
         self._completed: _Live | None = None
         self._zero_indexes: frozenset[int] = frozenset()
         self._is_end_lost = False
+        self._reads_unstable = False
         self._result: LoadResult | None = None
 
     @property
@@ -467,6 +468,7 @@ class PartitionLoad:
             epochs=self._epochs.entries if self._rules.has_producers else None,
             is_end_lost=self._is_end_lost,
             forgets_producers=self._producers.has_forgotten,
+            reads_unstable=self._reads_unstable,
         )
 
     def _drop_snapshots(self) -> None:
@@ -487,6 +489,7 @@ class PartitionLoad:
         opened = min(firsts, default=end_offset)
         for first in {opened if ended is None else min(opened, ended), opened}:
             offset = max(first, start_offset)
+            self._reads_unstable = self._reads_unstable or offset < end_offset
             obstacle = None if offset >= end_offset else find_offset(readings, offset, search=self._rules.search)
             if obstacle is not None:
                 self._blocked(*obstacle)

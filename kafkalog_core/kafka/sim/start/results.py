@@ -143,6 +143,7 @@ class LoadResult(Struct, frozen=True, kw_only=True):
             no batch, or its offsets go back.
         forgets_producers: whether no producer snapshot is left after a clean shutdown, so that the broker knows no
             producer, and no open transaction.
+        reads_unstable: whether the first unstable offset is looked up in the log, because of a transaction.
     """
 
     problem: LoadProblem | None = None
@@ -158,6 +159,7 @@ class LoadResult(Struct, frozen=True, kw_only=True):
     epochs: tuple[EpochStart, ...] | None = None
     is_end_lost: bool = False
     forgets_producers: bool = False
+    reads_unstable: bool = False
 
     @property
     def lost_bytes(self) -> int:
