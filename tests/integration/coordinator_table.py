@@ -163,6 +163,7 @@ def _answer(client: KafkaAdminClient, group: str) -> str:
 def foretold(version: str, work: Path) -> dict[tuple[str, int], CoordinatorLoad]:
     """What kafkalog says of each case."""
     rules = coordinator_rules(parse_release(version))
+    assert rules is not None
     shutil.rmtree(work, ignore_errors=True)
     found = {}
     for topic, cases in _CASES.items():

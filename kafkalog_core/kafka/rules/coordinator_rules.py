@@ -62,12 +62,14 @@ class CoordinatorRules(Struct, frozen=True, kw_only=True):
 
 
 @cache
-def coordinator_rules(release: Release) -> CoordinatorRules:
-    """Return the rules of a release from 0.11 on.
+def coordinator_rules(release: Release) -> CoordinatorRules | None:
+    """Return the rules of a release; None: it is one before 0.11, whose loads are not followed.
 
     Up to 3.9 those of the coordinator that `group.coordinator.rebalance.protocols=classic`, the default, selects.
     The highest versions are those of the generated classes, before 2.7 those of the schemas in `GroupMetadataManager`.
     """
+    if release < Since.PRODUCERS:
+        return None
     is_flexible = Since.UNKNOWN_KEYS_SKIPPED.is_in(release)  # KIP-915 brought both
     types = _CLASSIC_TYPES
     if release >= Since.GROUP_SHARDS:

@@ -6,7 +6,7 @@ Read from `QuorumFeatures.defaultSupportedFeatureMap` and `MetadataRecordType` o
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.kafka.rules.releases import KNOWN, Since
 from kafkalog_core.structs import Struct
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.rules.releases import Release
 
-__all__ = ["MetadataRules", "metadata_rules"]
+__all__ = ["ClusterModes", "MetadataRules", "can_downgrade", "cluster_modes", "metadata_rules"]
 
 _FIRST_LEVEL: Final = 1
 _FIRST_LEVEL_WITHOUT_ZOOKEEPER: Final = 7  # MetadataVersion.MINIMUM_VERSION of 4.0: 3.3-IV3
@@ -27,6 +27,24 @@ _RECORDS_OF_3_3: Final[Mapping[int, int]] = {
     **{0: 1, 17: 1},
 }
 """The highest version of each record type in 3.3, without 6 (AccessControl), which no release wrote."""
+
+
+class ClusterModes(NamedTuple):
+    """How a broker of a release may keep the metadata of its cluster.
+
+    Args:
+        has_zookeeper: in ZooKeeper.
+        has_kraft: in a metadata log; None: as a preview (2.8 to 3.2), which is not followed.
+    """
+
+    has_zookeeper: bool
+    has_kraft: bool | None
+
+
+def cluster_modes(release: Release) -> ClusterModes:
+    """Return how a broker of a release may keep the metadata of its cluster."""
+    is_preview = Since.KRAFT <= release < Since.KRAFT_COMPLETE
+    return ClusterModes(release < Since.WITHOUT_ZOOKEEPER, None if is_preview else release >= Since.KRAFT_COMPLETE)
 
 
 class MetadataRules(Struct, frozen=True, kw_only=True):
@@ -103,3 +121,15 @@ def _records(release: Release) -> Mapping[int, int]:
     if release >= Since.HOST_RANGES:  # 4.4: UnregisterControllerRecord
         found[29] = 0
     return found
+
+
+_CHANGED_LEVELS: Final = frozenset((1, 3, 5, 6, 7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33))
+"""Levels of metadata.version with new metadata records (`MetadataVersion.didMetadataChange` of 4.4)."""
+
+
+def can_downgrade(level: int, target: int) -> bool:
+    """Return whether the controllers of a cluster lower metadata.version (`FeatureControlManager`).
+
+    They refuse a downgrade over a level that changed the records, also an unsafe one (KAFKA-13896).
+    """
+    return target < level and not any(target < changed <= level for changed in _CHANGED_LEVELS)

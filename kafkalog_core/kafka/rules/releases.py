@@ -31,6 +31,7 @@ __all__ = [
     "Fix",
     "KnownRelease",
     "Release",
+    "bug_fixes",
     "describe_known",
     "parse_release",
     "release_of_level",
@@ -240,6 +241,14 @@ RELEASES: Final = tuple(known.release for known in KNOWN)
 LATEST: Final = RELEASES[-1]
 NEWEST_LEVEL: Final = max(known.levels[1] for known in KNOWN if known.levels is not None)
 """The highest level of metadata.version that a known release uses: a higher one is of a newer release."""
+
+
+def bug_fixes() -> tuple[Release, ...]:
+    """Return the bug fixes that change a rule, in their order: those of `Since`."""
+    rows = [value for name, value in vars(Since).items() if name.isupper()]
+    fixes = {patch for row in rows if isinstance(row, Fix) for patch in row.patches}
+    fixes |= {row for row in rows if isinstance(row, Release) and row.major and row.patch}
+    return tuple(sorted(fixes))
 
 
 def parse_release(text: str) -> Release:

@@ -27,9 +27,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *
  * Steps: `topic=NAME:key=value,...`; `plain=CODEC` (records of one codec); `idempotent`; `transactions` (ended both
  * ways, interleaved, some without data); `compacted`; `compacted-transactions`; `group` (offsets of a consumer);
- * `modern-group` (the same by the protocol of KIP-848); `group-transactions` (offsets in transactions); `delete-records=TOPIC` (below offset 25);
- * `alter=TOPIC:key=value`; `downgrade=LEVEL` (of metadata.version); `abandon` (leaves transactions open; must be the
- * last one).
+ * `modern-group` (the same by the protocol of KIP-848); `group-transactions` (offsets in transactions);
+ * `delete-records=TOPIC` (below offset 25); `alter=TOPIC:key=value`; `downgrade=FEATURE:LEVEL`; `abandon` (leaves
+ * transactions open; must be the last one).
  */
 public class ReleaseWriter {
     private static final int TOO_LARGE = 6000; // beyond max.message.bytes of the topics
@@ -63,7 +63,7 @@ public class ReleaseWriter {
             case "delete-records": deleteRecords(word); break;
             case "abandon": abandon(); break;
             case "alter": alter(word); break;
-            case "downgrade": downgrade(Short.parseShort(word)); break;
+            case "downgrade": downgrade(word); break;
             default: throw new IllegalArgumentException(step);
         }
     }
@@ -91,10 +91,12 @@ public class ReleaseWriter {
         }
     }
 
-    private static void downgrade(short level) throws Exception {
+    private static void downgrade(String word) throws Exception {
+        String[] parts = word.split(":", 2);
+        short level = Short.parseShort(parts[1]);
         FeatureUpdate update = new FeatureUpdate(level, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE);
         try (Admin admin = admin()) {
-            Map<String, FeatureUpdate> updates = Collections.singletonMap("metadata.version", update);
+            Map<String, FeatureUpdate> updates = Collections.singletonMap(parts[0], update);
             admin.updateFeatures(updates, new UpdateFeaturesOptions()).all().get();
         }
     }

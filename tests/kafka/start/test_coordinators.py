@@ -16,6 +16,7 @@ from tests.support.coordinator_cases import GROUP_CASES, TRANSACTION_CASES
 from tests.support.groups import GroupLog
 
 if TYPE_CHECKING:
+    from kafkalog_core.kafka.rules.coordinator_rules import CoordinatorRules
     from kafkalog_core.kafka.sim.start.coordinators import CoordinatorLoad
 
 CASES = {GROUPS_TOPIC: GROUP_CASES, TRANSACTIONS_TOPIC: TRANSACTION_CASES}
@@ -35,12 +36,18 @@ def table() -> list[tuple[str, int, str, str]]:
     return found
 
 
+def rules_of(release: str) -> CoordinatorRules:
+    """The rules of a release."""
+    rules = coordinator_rules(parse_release(release))
+    assert rules is not None
+    return rules
+
+
 def load(tmp_path: Path, topic: str, number: int, *releases: str, **options: int) -> list[CoordinatorLoad]:
     """What releases make of a case."""
     log = GroupLog(tmp_path, number)
     list(CASES[topic].values())[number](log)
-    rules = [coordinator_rules(parse_release(each)) for each in releases]
-    return load_coordinator(topic, str(log.path), rules, **options)
+    return load_coordinator(topic, str(log.path), [rules_of(each) for each in releases], **options)
 
 
 @pytest.mark.parametrize(("topic", "number"), [(topic, n) for topic, cases in CASES.items() for n in range(len(cases))])
@@ -121,7 +128,7 @@ def test_damage_ends_the_load_where_it_is(tmp_path: Path) -> None:
     log = GroupLog(tmp_path).commit(1)
     log.add(b"\xff" * 100)
     log.commit(2, group="after")
-    for loaded in load_coordinator(GROUPS_TOPIC, str(log.path), [coordinator_rules(parse_release("4.3"))]):
+    for loaded in load_coordinator(GROUPS_TOPIC, str(log.path), [rules_of("4.3")]):
         assert loaded.stop is not None
         assert loaded.stop.position is not None
         assert loaded.stop.position > 0

@@ -95,7 +95,7 @@ class LimitProblem(Struct, frozen=True, kw_only=True):
         needed: by the broker.
         allowed: by the machine.
         is_at_start: whether the start itself reaches it; else the broker does later.
-        consequence: what the broker does then.
+        consequence: what the broker does then, as a clause.
         way_out: what to change.
     """
 
@@ -146,7 +146,7 @@ def limit_problems(needs: StartNeeds, limits: MachineLimits, counts: DiskCounts)
                 needed=needs.maps,
                 allowed=limits.max_map_count,
                 is_at_start=needs.maps_at_start > limits.max_map_count,
-                consequence="The broker ends with OutOfMemoryError: Map failed",
+                consequence="it ends with OutOfMemoryError, Map failed",
                 way_out=f"sysctl -w vm.max_map_count={_rounded(needs.maps)}",
             )
         )
@@ -157,7 +157,7 @@ def limit_problems(needs: StartNeeds, limits: MachineLimits, counts: DiskCounts)
                 needed=needs.files,
                 allowed=limits.open_files,
                 is_at_start=True,
-                consequence="The broker takes log directories offline: Too many open files",
+                consequence="it takes log directories offline, Too many open files",
                 way_out=f"Set LimitNOFILE={_rounded(needs.files)} in the unit of the broker, or ulimit -n",
             )
         )
@@ -171,7 +171,7 @@ def limit_problems(needs: StartNeeds, limits: MachineLimits, counts: DiskCounts)
                     needed=needed,
                     allowed=free,
                     is_at_start=True,
-                    consequence=f"The broker takes {path} offline: No space left on device",
+                    consequence=f"it takes {path} offline, No space left on device",
                     way_out=f"Free {needed - free} bytes in {path}",
                 )
             )

@@ -37,6 +37,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
+from kafkalog_core.text import count_of
 from kafkalog_core.topics.metadata_records import (
     METADATA_VERSION,
     TOPIC_RESOURCE,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from kafkalog_core.topics.metadata_records import MetadataRecord
 
 __all__ = [
+    "FeatureSpan",
     "MetadataLoad",
     "MetadataStop",
     "SnapshotComparison",
@@ -123,6 +125,15 @@ def compare_snapshots(
 
 
 # --- the load ---------------------------------------------------------------------------------------------------------
+class FeatureSpan(NamedTuple):
+    """The level of a feature, and the lowest and the highest one that a release supports."""
+
+    name: str
+    level: int
+    lowest: int
+    highest: int
+
+
 class MetadataStop(Struct, frozen=True, kw_only=True):
     """Why a node does not get past its metadata log.
 
@@ -130,14 +141,14 @@ class MetadataStop(Struct, frozen=True, kw_only=True):
         path: of the file; of the directory where a file is missing.
         offset: of the record, in a snapshot its place there; None: it is not a record.
         reason: what the release does not accept.
-        feature: whose level it is; None: it is something else.
+        feature: whose level it is, and the levels that the release supports; None: it is something else.
         setting: the topic and the name of a setting whose value it is; None: it is something else.
     """
 
     path: str
     offset: int | None
     reason: str
-    feature: str | None = None
+    feature: FeatureSpan | None = None
     setting: tuple[str, str] | None = None
 
     @property
@@ -296,7 +307,7 @@ def _undecodable(each: _Decoded, rules: MetadataRules) -> str | None:
 
 def _level_stop(path: str, offset: int | None, name: str, level: int, span: tuple[int, int]) -> MetadataStop:
     reason = f"{name} has level {level}, and the release supports {span[0]} to {span[1]}"
-    return MetadataStop(path=path, offset=offset, reason=reason, feature=name)
+    return MetadataStop(path=path, offset=offset, reason=reason, feature=FeatureSpan(name, level, *span))
 
 
 def _setting_stop(records: Sequence[_Decoded], release: Release) -> MetadataStop | None:
@@ -312,15 +323,20 @@ def _setting_stop(records: Sequence[_Decoded], release: Release) -> MetadataStop
             values.pop((says.resource_name, says.name), None)
             if says.value is not None:
                 values[says.resource_name, says.name] = (each.record, says.value)
+    refused = []
     for (topic, name), (record, value) in values.items():
-        if topic not in topics.ids or not has_topic_setting(name, release):
-            continue
-        try:
-            check_topic_values({name: value}, release)
-        except SettingError as error:
-            reason = f"topic {topic} has {name}={value}, which the release does not accept: {error}"
-            return MetadataStop(path=record.path, offset=record.offset, reason=reason, setting=(topic, name))
-    return None
+        if topic in topics.ids and has_topic_setting(name, release):
+            try:
+                check_topic_values({name: value}, release)
+            except SettingError as error:
+                limit = str(error).rpartition(": ")[2].replace(f"Kafka {release}", "the release")
+                refused.append((topic, name, record, f"topic {topic} has {name}={value}: {limit}"))
+    if not refused:
+        return None
+    topic, name, record, reason = refused[0]
+    if len(refused) > 1:
+        reason += f"; {count_of(len(refused) - 1, 'other setting')} of topics {'is' if len(refused) == 2 else 'are'} refused too"
+    return MetadataStop(path=record.path, offset=record.offset, reason=reason, setting=(topic, name))
 
 
 def _is_bootstrap(path: str) -> bool:
