@@ -40,7 +40,9 @@ EXAMPLES = (
 
 @click.command(name="preflight", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(readable=False))
-@click.option("--compat", is_flag=True, help="Show which releases start on the log directories, and what would free the others.")
+@click.option(
+    "--compat", is_flag=True, help="Show which releases start on the log directories, and what would free the others."
+)
 @click.option(
     "--max-map-count", type=click.IntRange(1), metavar="N", help="vm.max_map_count of the broker's machine (read here)."
 )

@@ -57,7 +57,7 @@ STARTS: Final = {
         "Kafka {release} does not know {what} in the partition.",
         "Skips these records with a warning in its log: what they say of {groups} is not known to it.",
         "Start a release that knows them. After an aborted upgrade nothing needs to be done.",
-        "A later release wrote the records. Since 3.5 and 3.4.1 a coordinator skips records of unknown types (KIP-915).",
+        "A later release wrote the records. From 3.5 and 3.4.1 on a coordinator skips unknown types of them (KIP-915).",
         next_step=_COMPAT,
     ),
     "start.limit": FindingType(

@@ -82,6 +82,7 @@ __all__ = [
     "RECORD",
     "RECORD_DECODED",
     "RECORD_V07",
+    "RELEASE_START",
     "REPLICA",
     "REPLICA_COPY",
     "REPLICA_RANGE",

@@ -142,7 +142,7 @@ def coordinator_record_names(*prefixes: str) -> Mapping[int, str]:
         for name in sorted(names())
         if name.startswith(prefixes) and name.endswith("Key")
         for schema in [schema_of(name, 0)]
-        if schema.kind == "coordinator-key"
+        if schema.kind == "coordinator-key" and schema.key is not None
     }
 
 
@@ -239,7 +239,7 @@ def metadata_record_names(*, is_remote: bool = False) -> Mapping[int, str]:
         for name in sorted(names())
         if name.endswith("Record") and name.startswith("Remote") == is_remote
         for schema in [schema_of(name, 0)]
-        if schema.kind == "metadata"
+        if schema.kind == "metadata" and schema.key is not None
     }
 
 

@@ -49,9 +49,7 @@ _SETTINGS: Final = {
     "unstable.api.versions.enable": "true",
 }
 _STOPPED: Final = {
-    GROUPS_TOPIC: re.compile(
-        r"(?:Error loading offsets from|Failed to load metadata from) __consumer_offsets-(\d+)\b"
-    ),
+    GROUPS_TOPIC: re.compile(r"(?:Error loading offsets from|Failed to load metadata from) __consumer_offsets-(\d+)\b"),
     TRANSACTIONS_TOPIC: re.compile(r"Error loading transactions from transaction log __transaction_state-(\d+)\b"),
 }
 _AT: Final = re.compile(r"Replaying record .* from __consumer_offsets-(\d+) at offset (\d+) with .* failed")
@@ -59,12 +57,14 @@ _ENDED: Final = {
     GROUPS_TOPIC: re.compile(r"Finished loading (?:of metadata from|offsets and group metadata from) (\S+)-(\d+)\b"),
     TRANSACTIONS_TOPIC: re.compile(r"Finished loading \d+ transaction metadata from (\S+)-(\d+)\b"),
 }
-_HEAD: Final = """What coordinators make of logs that releases load differently, by `python -m tests.integration.coordinator_table --table`.
+_HEAD: Final = """What coordinators make of logs that releases load differently.
+
+By `python -m tests.integration.coordinator_table --table`.
 
 Each cell: `loads`, or `stops` where the broker's log has an error of the partition (`at N`: the offset that it names);
 the groups that a client then lists; of stopped partitions what a client is told that asks for the offsets of a group:
-`no offset`, or the error. kafkalog foretells whether it stops, where (if the broker says where), and the groups; DIFFERS
-is added where that is not so.
+`no offset`, or the error. kafkalog foretells whether it stops, where (if the broker says where), and the groups.
+Where that is not so, DIFFERS is added.
 
 """
 
@@ -205,7 +205,7 @@ def main() -> None:
     text = table_of(cells)
     if wanted.table:
         TABLE.write_text(text)
-    raise SystemExit("DIFFERS" in text.partition("\n\n")[2].partition("\n\n")[2])
+    raise SystemExit("DIFFERS" in text.removeprefix(_HEAD))
 
 
 def table_of(cells: Mapping[tuple[str, int], Sequence[tuple[str, str]]]) -> str:

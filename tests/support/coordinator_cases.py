@@ -1,4 +1,4 @@
-"""Logs of coordinators that releases load differently, each after a public defect of Kafka or a change of its records."""
+"""Logs of coordinators that releases load differently, each after a defect of Kafka or a change of its records."""
 
 from __future__ import annotations
 
@@ -82,8 +82,14 @@ class _Case:
         epoch = {"epoch": 1, "metadata_hash": 0, "validated_topology_epoch": -1, "last_assignment_configs": None}
         epoch |= {"stored_description_topology_epoch": -1, "failed_description_topology_epoch": -1}
         of_member = {
-            **{"instance_id": None, "rack_id": None, "client_id": "c", "client_host": "/127.0.0.1"},
-            **{"rebalance_timeout_ms": 1000, "topology_epoch": 0, "process_id": "p", "user_endpoint": None},
+            "instance_id": None,
+            "rack_id": None,
+            "client_id": "c",
+            "client_host": "/127.0.0.1",
+            "rebalance_timeout_ms": 1000,
+            "topology_epoch": 0,
+            "process_id": "p",
+            "user_endpoint": None,
             "client_tags": none,
         }
         task = {"subtopology_id": "0", "partitions": [0], "assignment_epochs": None}
@@ -132,10 +138,17 @@ class _Case:
         if not version:
             return self.add((key, value_bytes))
         fields = {
-            **{"producer_id": 7, "producer_epoch": 0, "transaction_timeout_ms": 60_000, "transaction_status": 4},
-            **{"transaction_partitions": [], "transaction_last_update_timestamp_ms": 1},
-            **{"transaction_start_timestamp_ms": 1, "previous_producer_id": -1, "next_producer_id": -1},
-            **{"client_transaction_version": 2, "next_producer_epoch": -1},
+            "producer_id": 7,
+            "producer_epoch": 0,
+            "transaction_timeout_ms": 60_000,
+            "transaction_status": 4,
+            "transaction_partitions": [],
+            "transaction_last_update_timestamp_ms": 1,
+            "transaction_start_timestamp_ms": 1,
+            "previous_producer_id": -1,
+            "next_producer_id": -1,
+            "client_transaction_version": 2,
+            "next_producer_epoch": -1,
         }
         return self.add((key, encoded("TransactionLogValue", min(version, 1), version, fields)))
 

@@ -24,7 +24,8 @@ _FIRST_LEVEL_WITHOUT_ZOOKEEPER: Final = 7  # MetadataVersion.MINIMUM_VERSION of 
 
 _RECORDS_OF_3_3: Final[Mapping[int, int]] = {
     **dict.fromkeys((1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 14, 15, 18, 19, 20), 0),
-    **{0: 1, 17: 1},
+    0: 1,
+    17: 1,
 }
 """The highest version of each record type in 3.3, without 6 (AccessControl), which no release wrote."""
 

@@ -207,7 +207,7 @@ class KnownRelease(NamedTuple):
     Args:
         release: its first two numbers, before 1.0 its first three.
         levels: the first and last level of metadata.version that came with it; None: it has none.
-        testing_level: the highest level that its MetadataVersion names, which is not for production; None: the last one.
+        testing_level: the highest level that its MetadataVersion names, not for production; None: the last one.
     """
 
     release: Release

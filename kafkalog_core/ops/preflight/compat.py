@@ -1,4 +1,4 @@
-"""`kafkalog preflight --compat`: which releases start on the log directories of a broker, and what would free the others.
+"""`kafkalog preflight --compat`: which releases start on the log directories, and what would free the others.
 
 One row a minor release from 0.8 on, and one for a bug fix whose result differs from that of the release before it. The
 logs are loaded once for all releases with the same rules; the metadata log and the coordinators are read once.
@@ -43,6 +43,7 @@ Outcome = Literal["starts", "harmed", "dies", "waits", "unknown"]
 """`harmed`: it starts, but not all is served, or records are lost; `waits`: it runs, and never serves a request."""
 _BACKUP: Final = "no downgrade: restore the metadata log from a backup of the older release, or stay with the newer one"
 _V2: Final = "v2"
+_SHOWN: Final = 2
 _META: Final = fixed_file_name(FileKind.META_PROPERTIES)
 
 
@@ -104,7 +105,7 @@ class Compat(Struct, frozen=True, kw_only=True):
 
     @property
     def _own(self) -> ReleaseStart:
-        known = [each for each in self.starts if each.release <= self.own]  # noqa: SIM300
+        known = [each for each in self.starts if each.release <= self.own]
         return known[-1] if known else self.starts[0]
 
     @property
@@ -217,9 +218,7 @@ def _disks_alike(
     }
 
 
-def _disk(
-    request: PreflightRequest, result: Preflight, directories: Iterable[TargetDir], release: Release
-) -> _Disk:
+def _disk(request: PreflightRequest, result: Preflight, directories: Iterable[TargetDir], release: Release) -> _Disk:
     """Load all partitions by the rules of a release. Raises SettingError for a setting that it does not accept."""
     kafka = replace(request.kafka, kafka=str(release))
     contexts = [read_context(each, kafka, request.now_ms) for each in directories]
@@ -313,7 +312,7 @@ def _of_release(
 
 def _started(release: Release, disk: _Disk, command: str) -> ReleaseStart:
     """Return a start that comes to its end: what is lost or not served, records first."""
-    failed = [load for load in disk.coordinators if load.stop is not None]
+    failed = [load.stop for load in disk.coordinators if load.stop is not None]
     skipping = [load for load in disk.coordinators if load.stop is None and load.skipped]
     harmed = [each for each in disk.partitions if each.is_harmed]
     unknown = [each for each in harmed if each.fate == "unknown"]
@@ -322,18 +321,19 @@ def _started(release: Release, disk: _Disk, command: str) -> ReleaseStart:
         names = ", ".join(each.name for each in harmed if each.fate != "unknown")
         whys.append(f"records of {names} are lost or not served")
     if failed:
-        stop = failed[0].stop
-        assert stop is not None
+        stop = failed[0]
         more = f", and {count_of(len(failed) - 1, 'other partition')}" if len(failed) > 1 else ""
         whys.append(f"the coordinator stops: {stop.record or 'the log'}: {stop.reason}{more}")
     if skipping:
-        whats = sorted({what for load in skipping for what in load.skipped})
-        names = sorted({name for load in skipping for name in load.forgotten})
-        whys.append(f"the coordinator skips {', '.join(whats[:2])}{', ...' if len(whats) > 2 else ''} of {', '.join(names[:3])}")
+        skipped = sorted({what for load in skipping for what in load.skipped})
+        forgotten = sorted({name for load in skipping for name in load.forgotten})
+        whys.append(f"the coordinator skips {_some(skipped)} of {_some(forgotten)}")
     if unknown:
         whys.append(f"the load of {', '.join(each.name for each in unknown)} is not simulated")
-    first = failed[0].stop if failed else None
-    outcome: Outcome = "harmed" if len(harmed) > len(unknown) or failed or skipping else "unknown" if unknown else "starts"
+    first = failed[0] if failed else None
+    outcome: Outcome = (
+        "harmed" if len(harmed) > len(unknown) or failed or skipping else "unknown" if unknown else "starts"
+    )
     where = harmed[0].place.path if harmed else skipping[0].path if skipping else None
     return ReleaseStart(
         release=release,
@@ -346,11 +346,17 @@ def _started(release: Release, disk: _Disk, command: str) -> ReleaseStart:
     )
 
 
+def _some(texts: Sequence[str]) -> str:
+    """Return a few texts, and how many others there are."""
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return f"{', '.join(texts[:_SHOWN])}{more}"
+
+
 def _way_out(stop: MetadataStop) -> str | None:
     """Return what has to be done with a release that starts, before its last stop."""
     if stop.setting is not None:
         topic, name = stop.setting
-        return f"set {name} of topic {topic} to a value that the release accepts (kafka-configs.sh), before its first start"
+        return f"set {name} of topic {topic} to a value that it accepts (kafka-configs.sh), before its first start"
     if stop.feature is None:
         return _BACKUP if stop.offset is not None else None
     feature = stop.feature

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.preflight.partition_starts import PartitionStart
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["coordinator_findings", "coordinator_loads", "limit_findings", "metadata_findings", "metadata_loads", "setting_findings"]
+__all__ = [
+    "coordinator_findings",
+    "coordinator_loads",
+    "limit_findings",
+    "metadata_findings",
+    "metadata_loads",
+    "setting_findings",
+]
 
 _SHOWN: Final = 3
 _INDEX_BYTES: Final = 10 * 1024 * 1024  # segment.index.bytes
@@ -81,7 +88,12 @@ def coordinator_loads(
         return
     for each in partitions:
         name, result = each.place.name, each.result
-        if name.topic not in COORDINATOR_TOPICS or each.fate != "loaded" or result is None or result.problem is not None:
+        if (
+            name.topic not in COORDINATOR_TOPICS
+            or each.fate != "loaded"
+            or result is None
+            or result.problem is not None
+        ):
             continue
         try:
             yield (

@@ -302,9 +302,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         doubts=tuple(_doubts(contexts)),
         further=(
             *coordinator_findings(partitions, release),
-            *limit_findings(
-                partitions, release, max_map_count=request.max_map_count, open_files=request.open_files
-            ),
+            *limit_findings(partitions, release, max_map_count=request.max_map_count, open_files=request.open_files),
         ),
         formats=reader.formats,
         read_bytes=reader.read_bytes,

@@ -27,7 +27,7 @@ CELL = re.compile(r"(?P<what>loads|stops)(?: at (?P<offset>\d+))?(?P<groups>(?:;
 def table() -> list[tuple[str, int, str, str]]:
     """Topic, partition, release and cell of the table that real brokers filled."""
     found = []
-    for paragraph in TABLE.read_text().partition("\n\n")[2].partition("\n\n")[2].split("\n\n"):
+    for paragraph in TABLE.read_text().split("\n\n")[3:]:
         head, *lines = paragraph.strip().splitlines()
         topic, _, number = head.partition(":")[0].rpartition("-")
         for line in lines:

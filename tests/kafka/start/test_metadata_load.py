@@ -54,8 +54,12 @@ def test_the_rollback_from_4_4_to_4_3(tmp_path: Path) -> None:
     assert taken.stop is None
 
 
-@pytest.mark.parametrize("known", [each for each in KNOWN if metadata_rules(each.release)], ids=lambda each: str(each[0]))
-def test_each_release_takes_its_own_levels_and_none_above(tmp_path: Path, known: tuple[object, tuple[int, int]]) -> None:
+@pytest.mark.parametrize(
+    "known", [each for each in KNOWN if metadata_rules(each.release)], ids=lambda each: str(each[0])
+)
+def test_each_release_takes_its_own_levels_and_none_above(
+    tmp_path: Path, known: tuple[object, tuple[int, int]]
+) -> None:
     release, (first, last) = str(known[0]), known[1]
     log = write(tmp_path, level("metadata.version", last), level("metadata.version", first))
     assert stops(log, release) == [None]

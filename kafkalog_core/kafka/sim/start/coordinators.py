@@ -271,7 +271,9 @@ class _Load:
             raise _RefusedError("its value has no version", text)
         version = int.from_bytes(value[:VERSION_BYTES], "big", signed=True)
         if not 0 <= version <= last_version:
-            raise _UnknownVersionError(f"its value has version {version}, and the last known one is {last_version}", text)
+            raise _UnknownVersionError(
+                f"its value has version {version}, and the last known one is {last_version}", text
+            )
         # Up to 4.0 a commit has the value of type 1 under both types.
         schema = "OffsetCommit" if name == "LegacyOffsetCommit" and version else name
         try:
@@ -301,7 +303,9 @@ class _GroupLoad(_Load):
         record_type = self._type(key)
         if key is None or record_type not in rules.types:
             if not rules.skips_unknown_types:
-                raise _RefusedError(f"the release does not know type {record_type}", self._text(record_type, key or b""))
+                raise _RefusedError(
+                    f"the release does not know type {record_type}", self._text(record_type, key or b"")
+                )
             self._skipped[f"type {record_type} ({self._names.get(record_type, 'unknown')})"] += 1
             self.miss(record)
             return

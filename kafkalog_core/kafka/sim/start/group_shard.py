@@ -179,7 +179,9 @@ class GroupShard:
         for place in new.places:
             epoch = owners.get(place)
             if epoch is not None and not (self._rules.replaces_owners and epoch < new.epoch):
-                raise ReplayError(f"{_text(place)} is assigned at epoch {new.epoch}, but is still owned at {_epoch(epoch)}")
+                raise ReplayError(
+                    f"{_text(place)} is assigned at epoch {new.epoch}, but is still owned at {_epoch(epoch)}"
+                )
             owners[place] = new.epoch
 
 
@@ -226,7 +228,7 @@ def _places(kind: _Kind, value: Mapping[str, Any]) -> tuple[_Place, ...]:
         )
     if kind == "share":
         return ()
-    return tuple((*_partitions(value["assigned_partitions"]), *_partitions(value["partitions_pending_revocation"])))
+    return (*_partitions(value["assigned_partitions"]), *_partitions(value["partitions_pending_revocation"]))
 
 
 def _partitions(rows: Iterable[Mapping[str, Any]]) -> list[_Place]:
@@ -235,7 +237,9 @@ def _partitions(rows: Iterable[Mapping[str, Any]]) -> list[_Place]:
 
 def _text(place: _Place) -> str:
     name, number = place
-    return f"{name}, partition {number}," if "subtopology" in name else f"partition {number} of the topic with id {name}"
+    return (
+        f"{name}, partition {number}," if "subtopology" in name else f"partition {number} of the topic with id {name}"
+    )
 
 
 def _epoch(epoch: int | None) -> str:

@@ -3,8 +3,8 @@
 A broker opens the `.log` of every segment, and its `.txnindex` where there is one, and keeps them open
 (`FileRecords.open`, `TransactionIndex`). It maps an `.index` and a `.timeindex` of a segment into memory
 (`AbstractIndex`): of every segment at its start up to 2.2, since then when it first reads them (`LazyIndex`), so that
-consumers, replicas and retention reach the same number later. A map that the kernel refuses is an OutOfMemoryError, "Map
-failed", which ends the process; a file that cannot be opened takes the log directory offline.
+consumers, replicas and retention reach the same number later. A map that the kernel refuses is an OutOfMemoryError,
+"Map failed", which ends the process; a file that cannot be opened takes the log directory offline.
 
 The indexes of the active segment grow to segment.index.bytes (`LogSegment.resizeIndexes`), and a log with
 preallocate=true to segment.bytes. File systems with sparse files give them blocks as they are written; others at once.
@@ -24,7 +24,16 @@ from kafkalog_core.structs import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["DiskCounts", "LimitProblem", "MachineLimits", "StartNeeds", "count_disk", "limit_problems", "needs_of", "read_machine"]
+__all__ = [
+    "DiskCounts",
+    "LimitProblem",
+    "MachineLimits",
+    "StartNeeds",
+    "count_disk",
+    "limit_problems",
+    "needs_of",
+    "read_machine",
+]
 
 _MAX_MAP_COUNT: Final = "/proc/sys/vm/max_map_count"
 _MAPS_OF_JAVA: Final = 400
@@ -185,7 +194,10 @@ def _rounded(count: int) -> int:
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 def count_disk(log_dirs: Iterable[tuple[str, Iterable[str]]]) -> DiskCounts:
-    """Count what log directories hold: each its path and the paths of its partitions. What cannot be listed is left out."""
+    """Count what log directories hold: each its path and the paths of its partitions.
+
+    What cannot be listed is left out.
+    """
     partitions = segments = txn_indexes = unindexed = snapshot_bytes = 0
     by_dir = []
     for log_dir, paths in log_dirs:

@@ -5,7 +5,7 @@ A KRaft node loads its metadata log before all other logs:
 0. `BootstrapMetadata`: up to 3.9 a level of metadata.version in `bootstrap.checkpoint` that the release does not name
    ends the start.
 1. `KafkaRaftLog.recoverSnapshots`: unfinished snapshots (`.checkpoint.part`) and those below the log start offset are
-   deleted. A log that does not start at 0 needs a snapshot at its start or later. `compare_snapshots` states both rules.
+   deleted. A log that does not start at 0 needs a snapshot at its start or later (`compare_snapshots`).
 2. `KafkaRaftLog.truncateToLatestSnapshot`: a snapshot that is ahead of the log replaces it.
 3. `FileQuorumStateStore`: a quorum-state of a version that the release does not know ends the start.
 4. The newest snapshot, and the log from its offset on, are decoded (`MetadataRecordSerde`): a record whose type or
@@ -311,7 +311,7 @@ def _level_stop(path: str, offset: int | None, name: str, level: int, span: tupl
 
 
 def _setting_stop(records: Sequence[_Decoded], release: Release) -> MetadataStop | None:
-    """Return the stop at a setting of a topic (`LogConfig.fromProps`); settings that a release does not know are fine."""
+    """Return the stop at a setting of a topic (`LogConfig.fromProps`); unknown ones are ignored."""
     topics = ClusterTopics()
     values: dict[tuple[str, str], tuple[_Record, str]] = {}
     for each in records:
@@ -335,7 +335,7 @@ def _setting_stop(records: Sequence[_Decoded], release: Release) -> MetadataStop
         return None
     topic, name, record, reason = refused[0]
     if len(refused) > 1:
-        reason += f"; {count_of(len(refused) - 1, 'other setting')} of topics {'is' if len(refused) == 2 else 'are'} refused too"
+        reason += f"; {count_of(len(refused) - 1, 'other setting')} of topics too"
     return MetadataStop(path=record.path, offset=record.offset, reason=reason, setting=(topic, name))
 
 
