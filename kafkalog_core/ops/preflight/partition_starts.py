@@ -52,6 +52,7 @@ class Step(Struct, frozen=True, kw_only=True):
         offset: of that byte, or of the file.
         size_bytes: bytes of a log that are deleted.
         why: a clause; empty: that is normal.
+        reason: of the damage at which a log is truncated, as in `SegmentRecovery.stop`; None: there is none.
     """
 
     kind: StepKind
@@ -60,6 +61,7 @@ class Step(Struct, frozen=True, kw_only=True):
     offset: int | None = None
     size_bytes: int = 0
     why: str = ""
+    reason: str | None = None
 
 
 class PartitionStart(Struct, frozen=True, kw_only=True):
@@ -259,6 +261,7 @@ def _of_segment(partition: Partition, each: LoadedSegment) -> Iterator[Step]:
             offset=offset,
             size_bytes=each.lost_bytes,
             why=why,
+            reason=None if recovery is None else recovery.stop,
         )
     elif each.occasion is not None:
         why = "" if each.occasion == "unclean-stop" else each.why

@@ -253,6 +253,7 @@ def _step_rows(start: PartitionStart) -> Iterator[dict[str, object]]:
             "position": step.position,
             "offset": step.offset,
             "bytes": step.size_bytes,
+            "reason": step.reason,
             "why": step.why or None,
         }
 
@@ -275,8 +276,11 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
     reader = _Reader(request, progress)
     reader.read()
     findings = {
-        each.root: (*reader.findings_of(each.root), *metadata_findings(each.partitions, release))
-        for each in directories
+        context.target.root: (
+            *_with_strays(reader.findings_of(context.target.root), context),
+            *metadata_findings(context.target.partitions, release),
+        )
+        for context in contexts
     }
     loaded = [
         load_partition(place, context.target.root, context.facts(place.name, as_loaded=True))
@@ -396,6 +400,17 @@ def _of_one_release(contexts: Sequence[DirContext]) -> list[DirContext]:
     """Return the contexts with the one release of the broker: that of the directory that shows most of it."""
     best = min((context.guess for context in contexts), key=lambda guess: len(guess.candidates))
     return [replace(context, guess=best) for context in contexts]
+
+
+def _with_strays(findings: Iterable[Finding], context: DirContext) -> Iterator[Finding]:
+    """Yield findings, and what is assigned elsewhere; verify does not ask the metadata log about empty directories."""
+    known = set()
+    for finding in findings:
+        known.add((finding.code, finding.path))
+        yield finding
+    for finding in context.assigned_elsewhere.values():
+        if (finding.code, finding.path) not in known:
+            yield finding
 
 
 def _check_one_broker(directories: Iterable[TargetDir]) -> None:

@@ -21,7 +21,7 @@ _OF_LOSS: Final = {
     "hidden": "kafkalog verify {}",
     "below-start": "kafkalog verify {}",
 }
-_OF_FATE: Final[Mapping[Fate, str]] = {"refused": "kafkalog verify {}", "unknown": "kafkalog verify {}"}
+_OF_FATE: Final[Mapping[Fate, str]] = {"refused": "kafkalog verify {}", "unknown": "kafkalog truncate {} --as-broker"}
 """What verify finds there names the next command."""
 
 
