@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 TABLE: Final = Path(__file__).with_suffix(".txt")
 _KRAFT: Final = (3, 3)
 _OWN_VOTERS: Final = (3, 9)
+_WITHOUT_ZOOKEEPER: Final = (4,)
 _START_SECONDS: Final = 40
 _SETTLE_SECONDS: Final = 4
 _SNAPSHOT: Final = {"metadata.log.max.snapshot.interval.ms": "3000"}
@@ -80,8 +81,8 @@ STARTS["3.9.2"] += ("3.3.2",)
 _HEAD: Final = """What real brokers do on each other's disks, by `python -m tests.integration.release_pairs --table`.
 
 A line: the disk, the release that starts on it, what it did, and the groups that a client then lists; below it the line
-of its log that says why. `kafkalog` is what preflight --compat says. Releases before 3.3 run with the ZooKeeper of the
-disk, where it has one. `waits`: the process runs, and does not serve within 40 seconds.
+of its log that says why. `kafkalog` is what preflight --compat says. On a disk with ZooKeeper releases up to 3.9 run with
+a copy of that ZooKeeper; all others as KRaft nodes. `waits`: the process runs, and does not serve within 40 seconds.
 A line has DIFFERS where kafkalog says another outcome, another offset or level than the broker's log, or other groups.
 
 """
@@ -140,9 +141,10 @@ def _broker_on(version: str, origin: Path, work: Path, settings: Mapping[str, st
     """A broker of a release over a copy of a disk, with the ports of the one that made it."""
     given = dict(line.split("=", 1) for line in (origin / "server.properties").read_text().splitlines() if "=" in line)
     is_kraft = "process.roles" in given
-    if not is_kraft and numbers_of(version) < _KRAFT:
+    has_zookeeper = not is_kraft and numbers_of(version) < _WITHOUT_ZOOKEEPER
+    if has_zookeeper:
         shutil.copytree(origin / "zookeeper", work / "zookeeper")
-    broker = broker_of(version, work)
+    broker = broker_of(version, work, with_zookeeper=has_zookeeper)
     changes = {**QUIET, **settings}
     if is_kraft and numbers_of(version) >= _KRAFT:
         controller = given["listeners"].rpartition("://")[2]
