@@ -12,7 +12,7 @@ from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.summary import INDENT, sentence_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog_core.ops.preflight.compat import Compat, Outcome, ReleaseStart
 
@@ -62,7 +62,10 @@ class CompatTable(AnswerTable["Compat"]):
             span = str(first.release) if first is last else f"{last.release} to {first.release}"
             words, style = _WORDS[first.outcome]
             yield Text(f"{span}: {words}", f"bold {style}")
-            for text in (_where(first), "" if first.way_out is None else f"way out: {first.way_out}"):
+            where = _where(first, found.log_dirs)
+            if first.feature is not None and first is not last:  # each has its own range of levels
+                where = where.replace("the release", str(first.release))
+            for text in (where, "" if first.way_out is None else f"way out: {first.way_out}"):
                 if text:
                     yield from sentence_texts(f"{INDENT}{text}", self.width)
 
@@ -70,11 +73,13 @@ class CompatTable(AnswerTable["Compat"]):
 def _shown(start: ReleaseStart) -> tuple[object, ...]:
     """Return what neighbours have in common that are shown as one."""
     way_out = start.way_out if start.why and not (start.way_out or "").startswith("kafkalog") else None
-    return start.outcome, start.path, start.offset, start.why, way_out
+    return start.outcome, start.path, start.offset, start.feature or start.why, way_out
 
 
-def _where(start: ReleaseStart) -> str:
-    place = "" if start.path is None else safe_text(start.path)
+def _where(start: ReleaseStart, log_dirs: Sequence[str]) -> str:
+    """Return the file, below the one log directory, the offset, and what is wrong."""
+    path = start.path or ""
+    place = safe_text(path.removeprefix(f"{log_dirs[0]}/") if len(log_dirs) == 1 else path)
     if start.offset is not None:
         place += f", offset {start.offset:,}"
     return ": ".join(text for text in (place, start.why) if text)

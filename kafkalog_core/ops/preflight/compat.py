@@ -93,10 +93,11 @@ class ReleaseStart(Struct, frozen=True, kw_only=True):
 
 
 class Compat(Struct, frozen=True, kw_only=True):
-    """The rows, oldest release first, and the release that the directories show."""
+    """The rows, oldest release first, the release that the directories show, and their paths."""
 
     starts: tuple[ReleaseStart, ...]
     own: Release
+    log_dirs: tuple[str, ...]
 
     @property
     def is_harmed(self) -> bool:
@@ -167,7 +168,7 @@ def compat(request: PreflightRequest, result: Preflight) -> Compat:
         for number, each in enumerate(found)
         if each.release in minor or with_log_files(each.release) in minor or not each.is_like(found[number - 1])
     ]
-    return Compat(starts=tuple(kept), own=result.guess.release)
+    return Compat(starts=tuple(kept), own=result.guess.release, log_dirs=result.log_dirs)
 
 
 class _Disk(Struct, frozen=True, kw_only=True):
