@@ -31,7 +31,7 @@ STARTS: Final = {
         "Starts, but does not serve the partition: clients of {groups} get NOT_COORDINATOR.",
         _RELEASE,
         "The coordinator reads the whole partition after the start, and refuses a record that contradicts what it read "
-        "before, or that it does not know. Compaction may leave such records behind a migration of a group between "
+        "before, or that it does not know. Compaction may leave such records after a migration of a group between "
         "protocols (KAFKA-20254, KAFKA-21117).",
         next_step=_COMPAT,
     ),

@@ -78,11 +78,12 @@ STARTS: Final = {
 """The releases that start on each disk."""
 STARTS["2.8.2"] += ("2.0.1", "2.4.1", "3.2.3")
 STARTS["3.9.2"] += ("3.3.2",)
+STARTS["4.4.0"] += ("3.3.2",)
 _HEAD: Final = """What real brokers do on each other's disks, by `python -m tests.integration.release_pairs --table`.
 
 A line: the disk, the release that starts on it, what it did, and the groups that a client then lists; below it the line
-of its log that says why. `kafkalog` is what preflight --compat says. On a disk with ZooKeeper releases up to 3.9 run with
-a copy of that ZooKeeper; all others as KRaft nodes. `waits`: the process runs, and does not serve within 40 seconds.
+of its log that says why. `kafkalog` is what preflight --compat says. On a disk with ZooKeeper releases up to 3.9 run
+with a copy of that ZooKeeper. `waits`: the process runs, and does not serve within 40 seconds.
 A line has DIFFERS where kafkalog says another outcome, another offset or level than the broker's log, or other groups.
 
 """
@@ -91,13 +92,13 @@ _CAUSES: Final = (
     re.compile(
         r"Tried to apply FeatureLevelRecord FeatureLevelRecord\(.*?\), but this controller only supports versions \S+"
     ),
-    re.compile(r"No MetadataVersion with feature level \d+"),
+    re.compile(r"No MetadataVersion with (?:feature level|metadata version) \d+"),
     re.compile(r"Can't read version \d+ of \w+"),
     re.compile(r"Invalid value \S+ for configuration [\w.]+: .*"),
-    re.compile(r"Unknown version \d+|[Uu]nsupported version \d+|Configured voter set: .*|.*data_version.*"),
+    re.compile(r"QuorumStateData: unable to locate field .*"),
 )
 _RECORD: Final = re.compile(r"FeatureLevelRecord record at offset (\d+)")
-_LEVEL: Final = re.compile(r"feature ?[lL]evel[ =](\d+)")
+_LEVEL: Final = re.compile(r"(?:feature ?[lL]evel[ =]|metadata version )(\d+)")
 _LOAD_ERROR: Final = re.compile(r"Error loading offsets from __consumer_offsets-\d+")
 
 

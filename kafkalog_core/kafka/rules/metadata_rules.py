@@ -36,16 +36,22 @@ class ClusterModes(NamedTuple):
     Args:
         has_zookeeper: in ZooKeeper.
         has_kraft: in a metadata log; None: as a preview (2.8 to 3.2), which is not followed.
+        reads_log: whether that log is `__cluster_metadata`; in 2.8 it is `@metadata`.
     """
 
     has_zookeeper: bool
     has_kraft: bool | None
+    reads_log: bool
 
 
 def cluster_modes(release: Release) -> ClusterModes:
     """Return how a broker of a release may keep the metadata of its cluster."""
     is_preview = Since.KRAFT <= release < Since.KRAFT_COMPLETE
-    return ClusterModes(release < Since.WITHOUT_ZOOKEEPER, None if is_preview else release >= Since.KRAFT_COMPLETE)
+    return ClusterModes(
+        has_zookeeper=release < Since.WITHOUT_ZOOKEEPER,
+        has_kraft=None if is_preview else release >= Since.KRAFT_COMPLETE,
+        reads_log=release >= Since.METADATA_TOPIC,
+    )
 
 
 class MetadataRules(Struct, frozen=True, kw_only=True):

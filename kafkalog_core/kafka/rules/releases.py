@@ -5,8 +5,8 @@ To add a release, 4.5:
 1. Add its row to `KNOWN`, with its levels of metadata.version (MetadataVersion.java).
 2. Add a row to `Since` for each rule that it changes, with the KIP, the JIRA issue, or the class and method.
 3. Compare with that row where the rule is a field: `rule_table` (loading, recovery, appends, look-ups),
-   `cleaner_rules`, `kafka.sim.retention.rules`; in `setting_table` for a default or a limit; in `kafka.sim.evidence`
-   for a file that shows the release.
+   `cleaner_rules`, `kafka.sim.retention.rules`, `coordinator_rules`, `metadata_rules`; in `setting_table` for a default
+   or a limit; in `kafka.sim.evidence` for a file that shows the release.
 
 No other code compares releases: `tests/kafka/test_releases.py` proves that, and finds texts that still name the release
 before as the newest. Finding texts that name other releases are checked by people. `docs/architecture.md` lists the
@@ -157,6 +157,7 @@ class Since:
     STRAY_DIRECTORIES: Final = Release(
         3, 0
     )  # Log.StrayDirSuffix exists; a start gives it to strays from 3.7 on (STRAYS_RENAMED)
+    METADATA_TOPIC: Final = Release(3, 0)  # Topic.METADATA_TOPIC_NAME: __cluster_metadata; 2.8.2 has @metadata
     ABORTED_BY_OFFSET: Final = Release(3, 0)  # KIP-664: TransactionsCommand.AbortTransactionCommand, --start-offset
     START_OFFSET_FIRST: Final = Release(3, 0)  # UnifiedLog.deleteOldSegments: the order of the passes
     CLEANER_HEEDS_HIGH_WATERMARK: Final = Release(3, 0)  # LogCleanerManager.cleanableOffsets: lastStableOffset

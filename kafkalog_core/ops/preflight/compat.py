@@ -6,6 +6,7 @@ logs are loaded once for all releases with the same rules; the metadata log and 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.command_lines import shell_path
@@ -18,6 +19,7 @@ from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_properties
 from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
+from kafkalog_core.kafka.sim.start.metadata_load import quorum_state_version
 from kafkalog_core.ops.preflight.further import coordinator_loads, metadata_loads
 from kafkalog_core.ops.preflight.partition_starts import load_partition
 from kafkalog_core.ops.repair.context import read_context, target_dirs
@@ -106,8 +108,7 @@ class Compat(Struct, frozen=True, kw_only=True):
 
     @property
     def _own(self) -> ReleaseStart:
-        known = [each for each in self.starts if each.release <= self.own]
-        return known[-1] if known else self.starts[0]
+        return self.starts[max(0, bisect_right([each.release for each in self.starts], self.own) - 1)]
 
     @property
     def verdict(self) -> str:
@@ -241,16 +242,21 @@ def _disk(request: PreflightRequest, result: Preflight, directories: Iterable[Ta
 
 # --- the mode of the cluster ------------------------------------------------------------------------------------------
 class _Mode(Struct, frozen=True):
-    """Where the cluster keeps its metadata, and the file that shows it; `is_kraft` None: no file does."""
+    """Where the cluster keeps its metadata, and the file that shows it; `is_kraft` None: no file does.
+
+    `quorum_version`: of quorum-state, where there is a metadata log.
+    """
 
     is_kraft: bool | None
     path: str | None = None
+    quorum_version: str | None = None
 
 
 def _mode(directories: Iterable[TargetDir]) -> _Mode:
     for each in directories:
-        if any(place.name.topic == METADATA_TOPIC for place in each.partitions):
-            return _Mode(is_kraft=True, path=f"{each.root}/{_META}")
+        log = next((place.path for place in each.partitions if place.name.topic == METADATA_TOPIC), None)
+        if log is not None:
+            return _Mode(is_kraft=True, path=f"{each.root}/{_META}", quorum_version=quorum_state_version(log))
         try:
             text = read_properties(EntryFile(path=f"{each.root}/{_META}", kind=FileKind.META_PROPERTIES))
         except StorageError:
@@ -264,7 +270,12 @@ def _of_mode(release: Release, mode: _Mode) -> ReleaseStart | None:
     """Return what the mode of the cluster alone decides; None: nothing."""
     modes = cluster_modes(release)
     if mode.is_kraft and modes.has_kraft is None:
-        why = "its KRaft is a preview, which kafkalog does not simulate; with ZooKeeper it refuses the file"
+        if modes.reads_log and mode.quorum_version not in {None, "0"}:
+            why = (
+                f"it refuses version 1 of the file with ZooKeeper, and {mode.quorum_version} of quorum-state with KRaft"
+            )
+            return ReleaseStart(release=release, outcome="dies", path=mode.path, why=why)
+        why = "it refuses the file with ZooKeeper, and its KRaft is a preview, which is not simulated"
         return ReleaseStart(release=release, outcome="unknown", path=mode.path, why=why)
     if mode.is_kraft and not modes.has_kraft:
         why = "a KRaft node wrote the directory, and the release needs ZooKeeper"

@@ -97,7 +97,9 @@ def test_the_rollback_from_4_4_to_4_3(tmp_path: Path) -> None:
 def test_a_level_that_can_be_lowered_names_the_way(tmp_path: Path) -> None:
     """Taken with real brokers: 4.1.1 starts on the disk of 4.2.2 after both, in release_pairs.txt."""
     found = releases(node(tmp_path / "a", level("metadata.version", 29)))
-    way = "lower metadata.version to 27 on 4.2 (kafka-features.sh downgrade), and wait for a snapshot of the metadata log"
+    way = (
+        "lower metadata.version to 27 on 4.2 (kafka-features.sh downgrade), and wait for a snapshot of the metadata log"
+    )
     assert found["4.1"]["way_out"].startswith(way)
     found = releases(node(tmp_path / "b", level("metadata.version", 27), level("streams.version", 1)))
     assert found["4.1"]["way_out"].startswith("lower streams.version to 0 (kafka-features.sh downgrade)")
@@ -124,7 +126,12 @@ def test_settings_that_a_release_does_not_accept(tmp_path: Path) -> None:
 def test_a_bug_fix_has_a_row_where_it_differs(tmp_path: Path) -> None:
     disk = node(tmp_path, level("metadata.version", 27), case="KAFKA-20254")
     found = releases(disk)
-    assert [found[each]["outcome"] for each in ("4.1", "4.2", "4.2.1", "4.3")] == ["harmed", "harmed", "starts", "starts"]
+    assert [found[each]["outcome"] for each in ("4.1", "4.2", "4.2.1", "4.3")] == [
+        "harmed",
+        "harmed",
+        "starts",
+        "starts",
+    ]
     assert "4.2.2" not in found
     row = found["4.2"]
     assert (row["offset"], row["unserved_coordinators"]) == (1, 1)
@@ -145,6 +152,15 @@ def test_a_disk_with_zookeeper_starts_up_to_3_9(tmp_path: Path) -> None:
 def test_a_kraft_disk_does_not_start_with_zookeeper(tmp_path: Path) -> None:
     found = releases(node(tmp_path, level("metadata.version", 7)))
     assert [found[each]["outcome"] for each in ("2.7", "2.8", "3.2", "3.3")] == ["dies", "unknown", "unknown", "starts"]
+
+
+def test_a_quorum_state_of_version_1_stops_the_previews_that_read_it(tmp_path: Path) -> None:
+    """Seen of 3.0.2 and 3.2.3 on the disk of 3.9.2; 2.8.2 has a metadata log of its own, and does not read it."""
+    disk = node(tmp_path, level("metadata.version", 7))
+    (disk / "__cluster_metadata-0" / "quorum-state").write_text('{"leaderId":1,"data_version":1}')
+    found = releases(disk)
+    outcomes = [found[each]["outcome"] for each in ("2.7", "2.8", "3.0", "3.2", "3.7", "3.8")]
+    assert outcomes == ["dies", "unknown", "dies", "dies", "dies", "starts"]
 
 
 def test_releases_with_the_same_result_are_one_paragraph(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class LimitProblem(Struct, frozen=True, kw_only=True):
     """A limit that a broker reaches.
 
     Args:
-        limit: its name: `vm.max_map_count`, `LimitNOFILE`, `free space`.
+        limit: its name: vm.max_map_count, LimitNOFILE or free space.
         needed: by the broker.
         allowed: by the machine.
         is_at_start: whether the start itself reaches it; else the broker does later.

@@ -63,6 +63,7 @@ __all__ = [
     "SnapshotPlace",
     "compare_snapshots",
     "load_metadata",
+    "quorum_state_version",
     "snapshot_places",
 ]
 
@@ -242,14 +243,20 @@ def _bootstrap_stop(directory: str, rules: MetadataRules) -> MetadataStop | None
     return _level_stop(path, None, METADATA_VERSION, level, (lowest, highest))
 
 
-def _quorum_stop(directory: str, rules: MetadataRules) -> MetadataStop | None:
-    """Return the stop at a quorum-state that the release does not know: version 1 came with KIP-853."""
+def quorum_state_version(directory: str) -> str | None:
+    """Return data_version of the quorum-state of a metadata log; None: it has none."""
     path = f"{directory}/{fixed_file_name(FileKind.QUORUM_STATE)}"
     try:
         text = read_properties(EntryFile(path=path, kind=FileKind.QUORUM_STATE))
     except StorageError:  # no file is right: the epoch is that of the log
         return None
-    version = None if text is None else text.contents.get("data_version")
+    return None if text is None else text.contents.get("data_version")
+
+
+def _quorum_stop(directory: str, rules: MetadataRules) -> MetadataStop | None:
+    """Return the stop at a quorum-state that the release does not know: version 1 came with KIP-853."""
+    path = f"{directory}/{fixed_file_name(FileKind.QUORUM_STATE)}"
+    version = quorum_state_version(directory)
     known = {"0", "1"} if rules.knows_voters else {"0"}
     if version is None or version in known:
         return None
