@@ -157,7 +157,9 @@ def test_a_kraft_disk_does_not_start_with_zookeeper(tmp_path: Path) -> None:
 def test_a_quorum_state_of_version_1_stops_the_previews_that_read_it(tmp_path: Path) -> None:
     """Seen of 3.0.2 and 3.2.3 on the disk of 3.9.2; 2.8.2 has a metadata log of its own, and does not read it."""
     disk = node(tmp_path, level("metadata.version", 7))
-    (disk / "__cluster_metadata-0" / "quorum-state").write_text('{"leaderId":1,"data_version":1}')
+    (disk / "__cluster_metadata-0" / "quorum-state").write_text(
+        '{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+    )
     found = releases(disk)
     outcomes = [found[each]["outcome"] for each in ("2.7", "2.8", "3.0", "3.2", "3.7", "3.8")]
     assert outcomes == ["dies", "unknown", "dies", "dies", "dies", "starts"]
