@@ -271,9 +271,7 @@ def _of_mode(release: Release, mode: _Mode) -> ReleaseStart | None:
     modes = cluster_modes(release)
     if mode.is_kraft and modes.has_kraft is None:
         if modes.reads_log and mode.quorum_version not in {None, "0"}:
-            why = (
-                f"it refuses version 1 of the file with ZooKeeper, and {mode.quorum_version} of quorum-state with KRaft"
-            )
+            why = f"it refuses the file with ZooKeeper, and version {mode.quorum_version} of quorum-state with KRaft"
             return ReleaseStart(release=release, outcome="dies", path=mode.path, why=why)
         why = "it refuses the file with ZooKeeper, and its KRaft is a preview, which is not simulated"
         return ReleaseStart(release=release, outcome="unknown", path=mode.path, why=why)

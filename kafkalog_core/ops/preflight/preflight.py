@@ -33,6 +33,7 @@ from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.locks import lock_holder
+from kafkalog_core.storage.paths import absolute
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -354,7 +355,9 @@ class _Reader:
         )
         self._progress.expect(log_bytes(request.targets))
         before = None if clock is None else clock()
-        for verdict in verify(check, self._progress):
+        for found in verify(check, self._progress):
+            # the directories of a plan are absolute
+            verdict = replace(found, path=absolute(found.path), findings=tuple(map(_absolute, found.findings)))
             self._findings += verdict.findings
             if isinstance(verdict, PartitionVerdict):
                 self._verdicts[verdict.path] = verdict
@@ -377,6 +380,10 @@ class _Reader:
         last = max((each.last_offset for each in verdict.segments if each.last_offset is not None), default=None)
         records = sum(segment.records for segment in verdict.segments)
         return with_findings(replace(start, records=records, last_offset=last), verdict.findings)
+
+
+def _absolute(finding: Finding) -> Finding:
+    return replace(finding, path=absolute(finding.path))
 
 
 _SHOWN_SUBJECTS = frozenset({"dir", "meta", "checkpoint", "quorum-state", "metadata-log", "partition-metadata", "file"})

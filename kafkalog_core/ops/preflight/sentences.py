@@ -25,7 +25,7 @@ _FATES: Final[Mapping[Fate, str]] = {
     "unknown": "not simulated",
 }
 _SHOWN: Final = 3
-_NOT_SIMULATED: Final = "kafkalog does not simulate its start"
+_NOT_SIMULATED: Final = "no file at the top of its directory shows how the broker was stopped, or it is of Kafka 0.7"
 
 
 def counted(number: int, noun: str) -> str:
