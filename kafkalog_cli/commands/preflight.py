@@ -14,12 +14,14 @@ from kafkalog_cli.options.details import Detail, detail_options
 from kafkalog_cli.options.kafka import kafka_start_options, now_option
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.progress import end_progress
-from kafkalog_cli.render.writers import PREFLIGHTS, open_results
+from kafkalog_cli.render.writers import COMPATS, PREFLIGHTS, open_results
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.selection import Selection
+from kafkalog_core.ops.preflight.compat import compat
 from kafkalog_core.ops.preflight.preflight import PreflightRequest, preflight
 
 if TYPE_CHECKING:
+    from kafkalog_cli.render.writers import ResultWriter
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 
 __all__ = ["preflight_command"]
@@ -31,12 +33,22 @@ EXAMPLES = (
         "All log directories of a broker together, with its settings",
     ),
     Example("kafkalog preflight --kafka 4.4.0 /var/lib/kafka", "And what would another release do?"),
+    Example("kafkalog preflight --compat /var/lib/kafka", "Which releases start on it: is a rollback possible?"),
     Example("kafkalog preflight /var/lib/kafka && systemctl start kafka", "Start a broker only if it loses nothing"),
 )
 
 
 @click.command(name="preflight", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(readable=False))
+@click.option(
+    "--compat", is_flag=True, help="Show which releases start on the log directories, and what would free the others."
+)
+@click.option(
+    "--max-map-count", type=click.IntRange(1), metavar="N", help="vm.max_map_count of the broker's machine (read here)."
+)
+@click.option(
+    "--open-files", type=click.IntRange(1), metavar="N", help="LimitNOFILE of the broker (this shell's hard limit)."
+)
 @common.jobs_option
 @detail_options
 @now_option
@@ -54,24 +66,38 @@ def preflight_command(
     records are lost, and how many of them consumers may have read (below the high watermark); which partitions are not
     served; and what is wrong afterwards without a message. Nothing is changed.
 
+    So are the records that end or bend the start: those of the metadata log that the release does not know, and those
+    of __consumer_offsets and __transaction_state that its coordinators do not load; and the limits of the machine for
+    memory maps, open files and space. --compat shows the same for every release, a row a minor release.
+
     The exit status is 0 if the broker starts and no record is lost, hidden or refused, else 4.
     """
     warn_of_interpreted()
     targets = common.resolve_all(paths, Selection())
+    asked = PreflightRequest(
+        targets=targets,
+        now_ms=now_ms,
+        kafka=request,
+        jobs=given["jobs"] or cores(),
+        clock=time.monotonic,
+        max_map_count=given["max_map_count"],
+        open_files=given["open_files"],
+    )
     with watched() as progress:
-        result = preflight(
-            PreflightRequest(
-                targets=targets, now_ms=now_ms, kafka=request, jobs=given["jobs"] or cores(), clock=time.monotonic
-            ),
-            progress,
-        )
+        result = preflight(asked, progress)
+        releases = compat(asked, result) if given["compat"] else None
     end_progress()
     status = ExitStatus.DAMAGE if result.is_harmed else ExitStatus.CLEAN
-    writer = open_results(PREFLIGHTS, output, has_details=detail.is_asked, explains=detail.explains)
-    writer.write(result)
+    writer: ResultWriter[Any]
+    if releases is not None:
+        writer = open_results(COMPATS, output, has_details=detail.is_asked, explains=detail.explains)
+        writer.write(releases)
+    else:
+        writer = open_results(PREFLIGHTS, output, has_details=detail.is_asked, explains=detail.explains)
+        writer.write(result)
     report = Report()
     report.partitions = len(result.partitions)
     report.bytes = result.read_bytes
-    report.rows = sum(chunk.count for chunk in result.chunks())
+    report.rows = sum(chunk.count for chunk in (result if releases is None else releases).chunks())
     writer.finish(report.summary_row() | {"exit_status": int(status)})
     return int(status)

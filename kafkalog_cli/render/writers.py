@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.dump.parallel import ChunkWriter
     from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
     from kafkalog_core.ops.impact.impact import Impacts
+    from kafkalog_core.ops.preflight.compat import Compat
     from kafkalog_core.ops.preflight.preflight import Preflight
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPACTIONS",
+    "COMPATS",
     "EXPORTS",
     "IMPACTS",
     "PLANS",
@@ -346,6 +348,11 @@ PREFLIGHTS: Final[ResultKind[Preflight]] = ResultKind(
     ),
     rows_of=f"{_OPS}.preflight.preflight:Preflight.chunks",
     for_people={"table": f"{_RENDER}.preflight_table:PreflightTable"},
+)
+COMPATS: Final[ResultKind[Compat]] = ResultKind(
+    tables=(tables.RELEASE_START,),
+    rows_of=f"{_OPS}.preflight.compat:Compat.chunks",
+    for_people={"table": f"{_RENDER}.compat_table:CompatTable"},
 )
 REPLICAS: Final[ResultKind[Comparison | Finding]] = ResultKind(
     tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.FINDING),

@@ -20,6 +20,7 @@ from kafkalog_core.findings.partitions import BROKER_DIRS, PARTITIONS
 from kafkalog_core.findings.plans import COMPACTIONS, REINDEXING, RETENTION, ROLLING, TRUNCATIONS
 from kafkalog_core.findings.producers import PRODUCERS
 from kafkalog_core.findings.recoveries import RECOVERIES
+from kafkalog_core.findings.starts import STARTS
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ _TYPES: Final = (
     | EXPORTS
     | CATALOGS
     | GROUPS
+    | STARTS
 )
 _OF_STARTS: Final = frozenset(
     {

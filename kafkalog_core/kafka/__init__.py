@@ -10,6 +10,7 @@ forecast) asks this package under the release that the disk shows, or that `--ka
 - `rule_table`, `cleaner_rules`, `setting_table`: the rules and settings by name, derived from `Since`.
 - `setting_requests`: what a command line states of release and settings.
 - `append`: rolls and index entries (`LogSegment.append`). `batch_checks`: what a leader checks (`LogValidator`).
+- `coordinator_rules`, `metadata_rules`: which records of coordinators and of the metadata log a release loads.
 - `offset_expiry`: when committed offsets expire. `partitioners`: the partition of a group, a transactional id, a key.
 - `producers`: producer state (`ProducerStateManager`). `producer_anomalies`: markers, and what is odd in the batches of
   a producer.

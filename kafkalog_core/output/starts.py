@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkalog_core.output.schema import PLACE, Column, new_table
 
-__all__ = ["PARTITION_START", "PREFLIGHT", "START_EVENT", "START_STEP"]
+__all__ = ["PARTITION_START", "PREFLIGHT", "RELEASE_START", "START_EVENT", "START_STEP"]
 
 PREFLIGHT: Final = new_table(
     "preflight",
@@ -80,4 +80,20 @@ START_STEP: Final = new_table(
     Column("bytes", "int64", "bytes of a log that are deleted"),
     Column("reason", "string", "reason of the damage at which a log is truncated; null: there is none"),
     Column("why", "string", "a clause; null: that is normal"),
+)
+RELEASE_START: Final = new_table(
+    "release_start",
+    Column("release", "string", "release of Kafka: a minor release, or a bug fix that differs from the one before"),
+    Column(
+        "outcome",
+        "string",
+        "starts, harmed (it starts, but records are lost or not all is served), dies, waits (it never serves a "
+        "request) or unknown (kafkalog does not simulate it)",
+    ),
+    Column("file", "string", "path of the file or directory that decides; null: none does"),
+    Column("offset", "int64", "offset of the record that decides"),
+    Column("feature", "string", "feature whose level decides"),
+    Column("why", "string", "what is wrong; null: nothing"),
+    Column("way_out", "string", "what would free the release; null: nothing is known to, or nothing is needed"),
+    Column("unserved_coordinators", "int64", "partitions of coordinators that are not served as they are on the disk"),
 )

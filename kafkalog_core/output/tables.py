@@ -45,7 +45,7 @@ from kafkalog_core.output.plans import (
     TEXT_LINE,
 )
 from kafkalog_core.output.schema import MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
-from kafkalog_core.output.starts import PARTITION_START, PREFLIGHT, START_EVENT, START_STEP
+from kafkalog_core.output.starts import PARTITION_START, PREFLIGHT, RELEASE_START, START_EVENT, START_STEP
 
 __all__ = [
     "BATCH",
@@ -82,6 +82,7 @@ __all__ = [
     "RECORD",
     "RECORD_DECODED",
     "RECORD_V07",
+    "RELEASE_START",
     "REPLICA",
     "REPLICA_COPY",
     "REPLICA_RANGE",
@@ -573,6 +574,7 @@ TABLES: Final = {
         START_EVENT,
         PARTITION_START,
         START_STEP,
+        RELEASE_START,
         SUMMARY,
     )
 }

@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DECODED_TOPICS",
+    "GROUP_RECORDS",
     "Decoded",
     "DecodedText",
     "RecordProblem",
     "consumer_protocol",
+    "coordinator_record_names",
     "decoder_of",
+    "metadata_record_names",
     "text_decoder_of",
 ]
 
@@ -124,6 +127,25 @@ def consumer_protocol(schema: str, blob: bytes) -> tuple[int, int, dict[str, Any
 
 
 # --- records with a type in the key -----------------------------------------------------------------------------------
+GROUP_RECORDS: Final = (
+    *("LegacyOffsetCommit", "OffsetCommit", "GroupMetadata"),
+    *("ConsumerGroup", "ShareGroup", "StreamsGroup"),
+)
+"""What the names of the records in `__consumer_offsets` begin with."""
+
+
+@cache
+def coordinator_record_names(*prefixes: str) -> Mapping[int, str]:
+    """Return the names of a coordinator's records by their types, those that begin with one of some prefixes."""
+    return {
+        schema.key: name.removesuffix("Key")
+        for name in sorted(names())
+        if name.startswith(prefixes) and name.endswith("Key")
+        for schema in [schema_of(name, 0)]
+        if schema.kind == "coordinator-key" and schema.key is not None
+    }
+
+
 class _KnownKey(NamedTuple):
     """A key that was decoded: its text, and the name of the record; None: it does not decode."""
 
@@ -141,13 +163,7 @@ class _KeyedDecoder:
 
     def __init__(self, *prefixes: str) -> None:
         """Take the records whose names begin so."""
-        self._names = {
-            schema.key: name.removesuffix("Key")
-            for name in sorted(names())
-            if name.startswith(prefixes) and name.endswith("Key")
-            for schema in [schema_of(name, 0)]
-            if schema.kind == "coordinator-key"
-        }
+        self._names = coordinator_record_names(*prefixes)
         self._known: dict[bytes, _KnownKey] = {}
         self._readers: dict[tuple[str, bytes], _Reader] = {}
 
@@ -212,17 +228,26 @@ def _contradiction(schema: str, version: int, error: ProtocolError) -> RecordPro
 
 
 # --- records with a frame in the value --------------------------------------------------------------------------------
+@cache
+def metadata_record_names(*, is_remote: bool = False) -> Mapping[int, str]:
+    """Return the names of the records in the cluster metadata log by their types.
+
+    is_remote: those in `__remote_log_metadata`.
+    """
+    return {
+        schema.key: name
+        for name in sorted(names())
+        if name.endswith("Record") and name.startswith("Remote") == is_remote
+        for schema in [schema_of(name, 0)]
+        if schema.kind == "metadata" and schema.key is not None
+    }
+
+
 class _FramedDecoder:
     """The records of a topic without keys."""
 
     def __init__(self, *, is_remote: bool) -> None:
-        self._names = {
-            schema.key: name
-            for name in sorted(names())
-            if name.endswith("Record") and name.startswith("Remote") == is_remote
-            for schema in [schema_of(name, 0)]
-            if schema.kind == "metadata"
-        }
+        self._names = metadata_record_names(is_remote=is_remote)
 
     def __call__(self, key: bytes | None, value: bytes | None) -> DecodedText:
         """Return what a record says."""
@@ -255,9 +280,7 @@ class _FramedDecoder:
 
 # --- topics -----------------------------------------------------------------------------------------------------------
 _DECODERS: Final[Mapping[str, Callable[[], Callable[[bytes | None, bytes | None], DecodedText]]]] = {
-    "__consumer_offsets": lambda: _KeyedDecoder(
-        "LegacyOffsetCommit", "OffsetCommit", "GroupMetadata", "ConsumerGroup", "ShareGroup", "StreamsGroup"
-    ),
+    "__consumer_offsets": lambda: _KeyedDecoder(*GROUP_RECORDS),
     "__transaction_state": lambda: _KeyedDecoder("TransactionLog"),
     "__share_group_state": lambda: _KeyedDecoder("ShareSnapshot", "ShareUpdate"),
     "__remote_log_metadata": lambda: _FramedDecoder(is_remote=True),

@@ -21,6 +21,7 @@ SOURCES: Final = {
     "cluster": "kafkalog_core/kafka/sim/cluster.py",
     # what real brokers and clients did
     "table": "tests/integration/client_table.txt",
+    "coordinators": "tests/integration/coordinator_table.txt",
     "walks": "tests/integration/walks.txt",
     "actions": "tests/integration/test_start_actions.py",
     "entries": "tests/integration/test_odd_entries.py",

@@ -46,6 +46,7 @@ NO_COMMAND: Final = {
     "partition-metadata.several-ids": "which of the ids is right is known to the cluster alone",
     "reindex.index-full": "the value of the setting is the user's choice",
     "reindex.over-limit": "the value of the option is the user's choice",
+    "start.limit": "the limits of the machine are the user's choice",
     "snapshot.beyond-end": "the records after the end of the log are in no file here",
     "truncate.beyond-end": "the offset is the user's choice",
     "truncate.outside": "the offset is the user's choice",

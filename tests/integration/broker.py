@@ -116,9 +116,14 @@ class Broker:
         """The directory of one partition."""
         return self.log_dir / f"{topic}-{partition}"
 
+    def start_without_waiting(self) -> None:
+        """Start it; it may end, or never serve."""
+        self._process = self._spawn(self._output, "kafka.Kafka", str(self.config))
+
     def start(self) -> None:
         """Start it and wait until it serves."""
-        self._process = self._spawn(self._output, "kafka.Kafka", str(self.config))
+        self.start_without_waiting()
+        assert self._process is not None
         deadline = time.monotonic() + _START_SECONDS
         while not self.ready.search(self._output.read_bytes()):
             if self._process.poll() is not None or time.monotonic() > deadline:

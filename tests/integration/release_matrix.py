@@ -35,6 +35,7 @@ TABLE: Final = Path(__file__).with_suffix(".txt")
 _CONFIGS: Final = (0, 8, 1)
 _PRODUCERS: Final = (0, 11)
 _GROUPS: Final = (0, 10)
+_MODERN_GROUPS: Final = (4, 0)
 _ZSTD: Final = (2, 1)
 _OTHER_SEGMENT_BYTES: Final = (4, 1)
 _PAUSE_SECONDS: Final = 4
@@ -175,7 +176,7 @@ def _more_steps(version: str) -> list[str]:
     numbers = numbers_of(version)
     if numbers < _GROUPS:
         return ["plain=gzip", "deleted", *(["compacted"] if numbers >= _CONFIGS else [])]
-    steps = ["plain=gzip", "compacted", "group"]
+    steps = ["plain=gzip", "compacted", "group", *(["modern-group"] if numbers >= _MODERN_GROUPS else [])]
     if numbers >= _PRODUCERS:
         steps += ["idempotent", "transactions", "compacted-transactions", "group-transactions", "transactions"]
     return steps

@@ -101,13 +101,13 @@ class _ReleaseZooKeeper(ZooKeeperBroker):
         return f"127.0.0.1:{self._zookeeper_port}"
 
 
-def broker_of(version: str, work_dir: Path) -> Broker:
-    """A broker of a release, not started. Raises jars.MissingError."""
+def broker_of(version: str, work_dir: Path, *, with_zookeeper: bool = False) -> Broker:
+    """A broker of a release, not started; with ZooKeeper: also of 3.3 to 3.9. Raises jars.MissingError."""
     numbers = numbers_of(version)
     java, libs = jars.runtime(version), jars.fetch(version)
     log4j = work_dir / "log4j.properties"
     log4j.write_text(_LOG4J)
-    base = _ReleaseKraft if numbers >= _KRAFT else _ReleaseZooKeeper
+    base = _ReleaseKraft if numbers >= _KRAFT and not with_zookeeper else _ReleaseZooKeeper
     options = (*base.java_options, f"-Dlog4j.configuration=file:{log4j}")
     kind = type("ReleaseBroker", (base,), {"release": version, "java_options": options, "extra": _MATRIX})
     broker: Broker = kind(libs, work_dir, java=java)

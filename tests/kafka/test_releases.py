@@ -157,6 +157,8 @@ RULES = {
     "kafkalog_core/kafka/rules/cleaner_rules.py": "the cleaner",
     "kafkalog_core/kafka/sim/retention/rules.py": "retention",
     "kafkalog_core/kafka/rules/setting_table.py": "defaults and limits of settings",
+    "kafkalog_core/kafka/rules/coordinator_rules.py": "records that coordinators load",
+    "kafkalog_core/kafka/rules/metadata_rules.py": "records of the metadata log that a node loads",
     "kafkalog_core/kafka/rules/offset_expiry.py": "when committed offsets expire",
     "kafkalog_core/kafka/sim/evidence.py": "what shows the release of a disk",
 }

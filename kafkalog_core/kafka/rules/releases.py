@@ -5,8 +5,8 @@ To add a release, 4.5:
 1. Add its row to `KNOWN`, with its levels of metadata.version (MetadataVersion.java).
 2. Add a row to `Since` for each rule that it changes, with the KIP, the JIRA issue, or the class and method.
 3. Compare with that row where the rule is a field: `rule_table` (loading, recovery, appends, look-ups),
-   `cleaner_rules`, `kafka.sim.retention.rules`; in `setting_table` for a default or a limit; in `kafka.sim.evidence`
-   for a file that shows the release.
+   `cleaner_rules`, `kafka.sim.retention.rules`, `coordinator_rules`, `metadata_rules`; in `setting_table` for a default
+   or a limit; in `kafka.sim.evidence` for a file that shows the release.
 
 No other code compares releases: `tests/kafka/test_releases.py` proves that, and finds texts that still name the release
 before as the newest. Finding texts that name other releases are checked by people. `docs/architecture.md` lists the
@@ -31,6 +31,7 @@ __all__ = [
     "Fix",
     "KnownRelease",
     "Release",
+    "bug_fixes",
     "describe_known",
     "parse_release",
     "release_of_level",
@@ -126,6 +127,7 @@ class Since:
     SEGMENTS_SPLIT: Final = Release(2, 0)  # KAFKA-6264: LogSegmentOffsetOverflowException; 1.1.1 loads such a segment
     OFFSETS_KEPT_A_WEEK: Final = Release(2, 0)  # KIP-186: the default of offsets.retention.minutes
     ZSTD: Final = Release(2, 1)  # KIP-110
+    COMMITTED_EPOCHS: Final = Release(2, 1)  # KIP-320, and KIP-211: versions 3 and 2 of values in __consumer_offsets
     OFFSETS_KEPT_FOR_MEMBERS: Final = Release(2, 1)  # KIP-211: GroupMetadata.getExpiredOffsets asks for the state
     WARM_INDEX_SECTION: Final = Release(2, 1)  # KAFKA-6432: AbstractIndex.indexSlotRangeFor
     START_OFFSET_OF_COMPACTED: Final = Release(2, 1)  # KAFKA-7400: Log.deleteOldSegments without the policy delete
@@ -134,6 +136,7 @@ class Since:
     CLEANER_KEEPS_LAST_OFFSET: Final = Release(2, 2, 1)  # KAFKA-8335
     RETENTION_CHECKED: Final = Release(2, 2)  # LogConfig: retention.ms of a topic is at least -1; 2.1.1 takes any
     INDEXES_OPENED_LATE: Final = Release(2, 3)  # LogSegment.sanityCheck: checks the `.txnindex` alone
+    GROUP_INSTANCES: Final = Release(2, 3)  # KIP-345: version 3 of a classic group's value
     MAX_COMPACTION_LAG: Final = Release(2, 3)  # KIP-354
     CLEANER_STARTS_AT_LOG_START: Final = Release(2, 3)  # LogCleanerManager.cleanableOffsets; 2.2.2: first base
     CLEANER_RESETS_ABOVE_END: Final = Release(2, 3)  # LogCleanerManager.cleanableOffsets: not in 2.2.2
@@ -154,6 +157,7 @@ class Since:
     STRAY_DIRECTORIES: Final = Release(
         3, 0
     )  # Log.StrayDirSuffix exists; a start gives it to strays from 3.7 on (STRAYS_RENAMED)
+    METADATA_TOPIC: Final = Release(3, 0)  # Topic.METADATA_TOPIC_NAME: __cluster_metadata; 2.8.2 has @metadata
     ABORTED_BY_OFFSET: Final = Release(3, 0)  # KIP-664: TransactionsCommand.AbortTransactionCommand, --start-offset
     START_OFFSET_FIRST: Final = Release(3, 0)  # UnifiedLog.deleteOldSegments: the order of the passes
     CLEANER_HEEDS_HIGH_WATERMARK: Final = Release(3, 0)  # LogCleanerManager.cleanableOffsets: lastStableOffset
@@ -161,14 +165,25 @@ class Since:
     DELETE_HORIZONS: Final = Release(3, 1)  # KIP-534
     JAVA_17: Final = Release(3, 1)  # the first one that it is documented for: its gzip names another system
     REFUSED_EPOCHS_OFFLINE: Final = Release(3, 2)  # LogManager.loadLogs; seen: 3.1.2 does not start, 3.2.3 does
+    KRAFT_COMPLETE: Final = Release(3, 3)  # KIP-833: production ready; 3.2 writes other metadata records
     PRODUCER_EXPIRATION: Final = Release(3, 4)  # KIP-854; up to 3.3.2 LogManager passes transactionalIdExpirationMs on
+    SCRAM_IN_METADATA: Final = Release(3, 5)  # KIP-900: RemoveUserScramCredentialRecord
     TIERED: Final = Release(3, 6)  # KIP-405
     DIRECTORY_ID: Final = Release(3, 7)  # KIP-858
     CLEAN_SHUTDOWN_WITH_EPOCH: Final = Release(3, 7)  # CleanShutdownFileHandler: empty in 3.6.2, JSON in 3.7.2
     STRAYS_RENAMED: Final = Release(3, 7)  # LogManager.isStrayReplica: 3.6.2 deletes them
     LEVELS: Final = Release(3, 8)  # KIP-390: compression levels
+    VOTERS_IN_LOG: Final = Release(3, 8)  # KIP-853: KRaftControlRecordStateMachine, QuorumStateData of version 1
+    KRAFT_VERSION: Final = Release(3, 9)  # KIP-853: the feature kraft.version
     REMOTE_SWITCHES: Final = Release(3, 9)  # KIP-950
+    UNKNOWN_KEYS_SKIPPED: Final = Fix(Release(3, 5), (Release(3, 4, 1),))  # KIP-915: UnknownKey; not in 3.4.0
+    GROUP_SHARDS: Final = Release(4, 0)  # KIP-848: CoordinatorRuntime loads groups; 3.9.2: GroupMetadataManager
+    OWNERS_REPLACED: Final = Fix(Release(4, 2), (Release(4, 0, 2), Release(4, 1, 2)))  # KAFKA-19862
+    STREAMS_GROUPS: Final = Release(4, 1)  # KIP-1071: GroupCoordinatorRecordSerde of 4.0.2 does not know them
+    COMMITS_BEFORE_STREAMS: Final = Fix(Release(4, 3), (Release(4, 2, 1),))  # KAFKA-20254; not in 4.2.0, 4.1.2
+    UNKNOWN_TRANSACTIONS_SKIPPED: Final = Release(4, 3)  # TransactionLog.UnknownValueVersion; not in 4.2.2
     APPENDED_BATCH_BY_BATCH: Final = Release(3, 9)  # LogSegment.append checks the index interval for each batch
+    WITHOUT_ZOOKEEPER: Final = Release(4, 0)  # KIP-833: MetadataVersion.MINIMUM_VERSION is 3.3-IV3
     FOUND_BY_BASE: Final = Release(4, 0)  # FileRecords.searchForOffsetWithSize reads the base offset of the batch too
     DEFAULTS_OF_4_0: Final = Release(4, 0)  # other defaults and limits of settings
     CLEANER_CONVERTS_LEGACY: Final = Release(4, 0)  # MemoryRecords.filterTo writes magic 2
@@ -176,7 +191,9 @@ class Since:
     SEGMENT_OF_ONE_MIB: Final = Release(4, 1)  # LogConfig: the least segment.bytes; 4.0.2 accepts 3000, 4.1.2 does not
     CLEANER_KEEPS_ROUND_END: Final = Release(4, 1)  # Cleaner.checkBatchRetention, until 4.4
     TIERED_WITHOUT_POLICY: Final = Release(4, 2)  # UnifiedLog.deleteOldSegments with an empty cleanup.policy
+    STREAMS_VERSION: Final = Release(4, 2)  # KIP-1071: StreamsVersion.LATEST_PRODUCTION
     LISTS_CHECKED: Final = Release(4, 2)  # KIP-1161, ConfigDef.ValidList: no empty values; not in 4.1.1
+    CORDONED_DIRECTORIES: Final = Release(4, 3)  # KIP-1066: RegisterBrokerRecord of version 4; not in 4.2.0
     REMOTE_COPY_LAG: Final = Release(4, 4)  # KIP-1241, and the dead-letter queues of KIP-1191
     CLEANER_KEEPS_WATERMARK_END: Final = Release(4, 4)  # Cleaner.checkBatchRetention: highWatermark
     HOST_RANGES: Final = Release(4, 4)  # KAFKA-20088: StandardAuthorizerData.findResult asks CidrUtils
@@ -186,10 +203,17 @@ class Since:
 
 
 class KnownRelease(NamedTuple):
-    """A release without its bug fixes; `levels`: the first and last level of metadata.version that came with it."""
+    """A release without its bug fixes.
+
+    Args:
+        release: its first two numbers, before 1.0 its first three.
+        levels: the first and last level of metadata.version that came with it; None: it has none.
+        testing_level: the highest level that its MetadataVersion names, not for production; None: the last one.
+    """
 
     release: Release
     levels: tuple[int, int] | None = None
+    testing_level: int | None = None
 
 
 KNOWN: Final = (
@@ -204,20 +228,28 @@ KNOWN: Final = (
     KnownRelease(Release(3, 4), (8, 8)),
     KnownRelease(Release(3, 5), (9, 11)),
     KnownRelease(Release(3, 6), (12, 14)),
-    KnownRelease(Release(3, 7), (15, 19)),
-    KnownRelease(Release(3, 8), (20, 20)),
-    KnownRelease(Release(3, 9), (21, 21)),
-    KnownRelease(Release(4, 0), (22, 25)),
-    KnownRelease(Release(4, 1), (26, 27)),
-    KnownRelease(Release(4, 2), (28, 29)),
-    KnownRelease(Release(4, 3), (30, 30)),
-    KnownRelease(Release(4, 4), (31, 33)),  # its MetadataVersion has 34, too: 4.5-IV0, which is not for production
+    KnownRelease(Release(3, 7), (15, 19), 20),
+    KnownRelease(Release(3, 8), (20, 20), 21),
+    KnownRelease(Release(3, 9), (21, 21), 23),
+    KnownRelease(Release(4, 0), (22, 25), 26),
+    KnownRelease(Release(4, 1), (26, 27), 29),
+    KnownRelease(Release(4, 2), (28, 29), 30),
+    KnownRelease(Release(4, 3), (30, 30), 31),
+    KnownRelease(Release(4, 4), (31, 33), 34),
 )
 """Every release whose rules this project knows."""
 RELEASES: Final = tuple(known.release for known in KNOWN)
 LATEST: Final = RELEASES[-1]
 NEWEST_LEVEL: Final = max(known.levels[1] for known in KNOWN if known.levels is not None)
 """The highest level of metadata.version that a known release uses: a higher one is of a newer release."""
+
+
+def bug_fixes() -> tuple[Release, ...]:
+    """Return the bug fixes that change a rule, in their order: those of `Since`."""
+    rows = [value for name, value in vars(Since).items() if name.isupper()]
+    fixes = {patch for row in rows if isinstance(row, Fix) for patch in row.patches}
+    fixes |= {row for row in rows if isinstance(row, Release) and row.major and row.patch}
+    return tuple(sorted(fixes))
 
 
 def parse_release(text: str) -> Release:

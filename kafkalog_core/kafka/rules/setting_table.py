@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import SettingError
@@ -33,6 +34,7 @@ __all__ = [
     "TopicSettings",
     "Value",
     "check_topic_values",
+    "has_topic_setting",
     "known_names",
     "parse_value",
     "producer_expiration_name",
@@ -494,13 +496,23 @@ def check_topic_values(configs: Mapping[str, str], release: Release, where: str 
 
     Values that contradict each other are a matter of `kafka.sim.retention.rules.check_settings`.
     """
-    known = {each.name: each for each in (*SETTINGS, *OTHER_TOPIC_SETTINGS) if each.of_topics}
-    known |= {each.override: each for each in SETTINGS if each.override is not None}
     for name, text in configs.items():
-        definition = known.get(name)
-        if definition is None or not definition.exists_in(release):
+        if not has_topic_setting(name, release):
             raise SettingError(f"Unknown topic config name: {name[:_SHOWN]}")
-        parse_value(definition, release, text, 1, f"{where}{name}", name=name)
+        parse_value(_of_topics()[name], release, text, 1, f"{where}{name}", name=name)
+
+
+def has_topic_setting(name: str, release: Release) -> bool:
+    """Return whether a topic of a release has a setting; a broker that starts ignores others (`ConfigDef.parse`)."""
+    definition = _of_topics().get(name)
+    return definition is not None and definition.exists_in(release)
+
+
+@cache
+def _of_topics() -> dict[str, Definition]:
+    """Return the settings of topics by each of their names."""
+    known = {each.name: each for each in (*SETTINGS, *OTHER_TOPIC_SETTINGS) if each.of_topics}
+    return known | {each.override: each for each in SETTINGS if each.override is not None}
 
 
 INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {

@@ -15,7 +15,13 @@ from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
 from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
-from kafkalog_core.ops.preflight.partition_starts import load_partition, total_of, with_findings
+from kafkalog_core.ops.preflight.further import (
+    coordinator_findings,
+    limit_findings,
+    metadata_findings,
+    setting_findings,
+)
+from kafkalog_core.ops.preflight.partition_starts import PartitionStart, load_partition, total_of, with_findings
 from kafkalog_core.ops.preflight.sentences import verdict_of, what_of, why_of
 from kafkalog_core.ops.preflight.ways import way_of
 from kafkalog_core.ops.repair.context import read_context, target_dirs
@@ -31,12 +37,11 @@ from kafkalog_core.storage.paths import absolute
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.sim.evidence import ReleaseGuess
-    from kafkalog_core.ops.preflight.partition_starts import PartitionStart
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.progress import Progress
 
@@ -52,6 +57,8 @@ class PreflightRequest(Struct, frozen=True, kw_only=True):
         kafka: release and settings of the broker that starts.
         jobs: number of processes that verify the logs.
         clock: returns seconds, to measure how fast the disk is read; None: that is not measured.
+        max_map_count: vm.max_map_count of the machine of the broker; None: that of this machine.
+        open_files: LimitNOFILE of the broker; None: the limit of this process.
     """
 
     targets: tuple[Target, ...]
@@ -59,6 +66,8 @@ class PreflightRequest(Struct, frozen=True, kw_only=True):
     kafka: SettingsRequest = SettingsRequest()
     jobs: int = 1
     clock: Callable[[], float] | None = None
+    max_map_count: int | None = None
+    open_files: int | None = None
 
 
 class Preflight(Struct, frozen=True, kw_only=True):
@@ -71,6 +80,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
         findings: about the log directories themselves, and what several of them show together.
         doubts: why the result may be wrong, a sentence each.
         further: findings of other checks of the start.
+        formats: of the batches in all logs: v0, v1, v2.
         read_bytes: bytes that were read to verify the logs.
         read_ms: how long that took; None: it was not measured.
     """
@@ -81,6 +91,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     doubts: tuple[str, ...] = ()
     further: tuple[Finding, ...] = ()
+    formats: frozenset[str] = frozenset()
     read_bytes: int = 0
     read_ms: int | None = None
 
@@ -240,10 +251,17 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
     _check_whole(directories)
     _check_one_broker(directories)
     contexts = _of_one_release([read_context(each, request.kafka, request.now_ms) for each in directories])
+    release = contexts[0].release
+    refused = {each.root: tuple(setting_findings(each.partitions, release)) for each in directories}
+    if any(refused.values()):
+        return _of_refused(contexts, refused)
     reader = _Reader(request, progress)
     reader.read()
     findings = {
-        context.target.root: tuple(_with_strays(reader.findings_of(context.target.root), context))
+        context.target.root: (
+            *_with_strays(reader.findings_of(context.target.root), context),
+            *metadata_findings(context.target.partitions, release),
+        )
         for context in contexts
     }
     loaded = [
@@ -256,7 +274,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         partitions=tuple(
             LoadedPartition(place=each.place, log_dir=each.log_dir, result=each.result) for each in loaded
         ),
-        rules=rules_of(contexts[0].release),
+        rules=rules_of(release),
     )
     partitions = tuple(
         reader.finished(replace(each, fate=start.fate(part)))
@@ -268,8 +286,29 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         guess=contexts[0].guess,
         findings=tuple(finding for each in findings.values() for finding in each if _is_shown(finding)),
         doubts=tuple(_doubts(contexts)),
+        further=(
+            *coordinator_findings(partitions, release),
+            *limit_findings(partitions, release, max_map_count=request.max_map_count, open_files=request.open_files),
+        ),
+        formats=reader.formats,
         read_bytes=reader.read_bytes,
         read_ms=reader.read_ms,
+    )
+
+
+def _of_refused(contexts: Sequence[DirContext], findings: Mapping[str, tuple[Finding, ...]]) -> Preflight:
+    """Return a start that ends at a setting before it loads a log: without valid settings no load is simulated."""
+    pairs = [(context.target.root, place) for context in contexts for place in context.target.partitions]
+    parts = tuple(LoadedPartition(place=place, log_dir=root, result=None) for root, place in pairs)
+    start = DiskStart(log_dirs=findings, partitions=parts, rules=rules_of(contexts[0].release))
+    return Preflight(
+        start=start,
+        partitions=tuple(
+            PartitionStart(place=part.place, log_dir=part.log_dir, result=None, fate=start.fate(part)) for part in parts
+        ),
+        guess=contexts[0].guess,
+        findings=tuple(finding for each in findings.values() for finding in each),
+        doubts=tuple(_doubts(contexts)),
     )
 
 
@@ -281,6 +320,7 @@ class _Reader:
         self._progress = progress
         self._verdicts: dict[str, PartitionVerdict] = {}
         self._findings: list[Finding] = []
+        self.formats: frozenset[str] = frozenset()
         self.read_bytes = 0
         self.read_ms: int | None = None
 
@@ -302,6 +342,7 @@ class _Reader:
             self._findings += verdict.findings
             if isinstance(verdict, PartitionVerdict):
                 self._verdicts[verdict.path] = verdict
+                self.formats |= {each for segment in verdict.segments for each in segment.formats}
                 self.read_bytes += sum(segment.size_bytes for segment in verdict.segments)
         if clock is not None and before is not None:
             self.read_ms = int((clock() - before) * 1000)

@@ -20,6 +20,7 @@ from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.sim.cluster_metadata import read_history
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_properties
+from kafkalog_core.kafka.sim.start.metadata_load import compare_snapshots, snapshot_places
 from kafkalog_core.ops.verify.broker_action import snapshot_damage
 from kafkalog_core.ops.verify.request import NO_CHAIN, SegmentCheck
 from kafkalog_core.ops.verify.segment import check_segment
@@ -70,24 +71,18 @@ def snapshot_findings(verdict: PartitionVerdict, context: PartitionContext) -> I
     if not verdict.segments or verdict.log_end_offset is None:
         return
     try:
-        files = [file for file in read_partition(verdict.path).kraft_snapshots if _is_snapshot(file)]
+        places = snapshot_places(read_partition(verdict.path))
     except StorageError:  # reported with the partition
         return
-    start, end = verdict.segments[0].base_offset, verdict.log_end_offset
-    places = [(file.name.epoch or 0, file.name.base_offset or 0, file.path) for file in files]
-    kept = [place for place in places if place[1] >= start]
-    if start > 0 and not kept:
+    start, end, last = verdict.segments[0].base_offset, verdict.log_end_offset, _last_epoch(verdict)
+    compared = compare_snapshots(places, start=start, end=end, last_epoch=last)
+    if compared.is_missing:
         yield _of(verdict, found("metadata-log.no-snapshot", verdict.path, offset=start, start=start))
-    if not kept:
-        return
-    epoch, offset, path = max(kept)
-    last = _last_epoch(verdict)
-    if last is None:  # an empty log ends with its snapshot for the broker
-        last = epoch if offset == end else 0
-    if epoch > last or (epoch == last and offset > end):
+    if compared.newest is not None and compared.is_ahead:
+        epoch, offset, path = compared.newest
         severity: Severity | None = "error" if context.is_clean else None
         code = "metadata-log.snapshot-ahead"
-        yield _of(verdict, found(code, path, offset=offset, severity=severity, epoch=epoch, end=end, last=last))
+        yield _of(verdict, found(code, path, offset=offset, severity=severity, epoch=epoch, end=end, last=last or 0))
 
 
 def quorum_findings(verdict: PartitionVerdict) -> Iterator[Finding]:

@@ -6,14 +6,19 @@ import java.util.Properties;
 import java.util.Random;
 
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -22,7 +27,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *
  * Steps: `topic=NAME:key=value,...`; `plain=CODEC` (records of one codec); `idempotent`; `transactions` (ended both
  * ways, interleaved, some without data); `compacted`; `compacted-transactions`; `group` (offsets of a consumer);
- * `group-transactions` (offsets in transactions); `delete-records=TOPIC` (below offset 25); `abandon` (leaves transactions open; must be the last one).
+ * `modern-group` (the same by the protocol of KIP-848); `group-transactions` (offsets in transactions);
+ * `delete-records=TOPIC` (below offset 25); `alter=TOPIC:key=value`; `downgrade=FEATURE:LEVEL`; `abandon` (leaves
+ * transactions open; must be the last one).
  */
 public class ReleaseWriter {
     private static final int TOO_LARGE = 6000; // beyond max.message.bytes of the topics
@@ -50,10 +57,13 @@ public class ReleaseWriter {
             case "transactions": transactions("txn"); break;
             case "compacted": compacted(); break;
             case "compacted-transactions": transactions("compacted"); break;
-            case "group": group(); break;
+            case "group": group("readers", "classic"); break;
+            case "modern-group": group("modern-readers", "consumer"); break;
             case "group-transactions": groupTransactions(); break;
             case "delete-records": deleteRecords(word); break;
             case "abandon": abandon(); break;
+            case "alter": alter(word); break;
+            case "downgrade": downgrade(word); break;
             default: throw new IllegalArgumentException(step);
         }
     }
@@ -65,18 +75,40 @@ public class ReleaseWriter {
             String[] pair = each.split("=", 2);
             configs.put(pair[0], pair[1]);
         }
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", bootstrap);
-        try (Admin admin = Admin.create(settings)) {
+        try (Admin admin = admin()) {
             NewTopic topic = new NewTopic(parts[0], 1, (short) 1).configs(configs);
             admin.createTopics(Collections.singleton(topic)).all().get();
         }
     }
 
-    private static void deleteRecords(String topic) throws Exception {
+    private static void alter(String word) throws Exception {
+        String[] parts = word.split(":", 2);
+        String[] pair = parts[1].split("=", 2);
+        AlterConfigOp change = new AlterConfigOp(new ConfigEntry(pair[0], pair[1]), AlterConfigOp.OpType.SET);
+        ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, parts[0]);
+        try (Admin admin = admin()) {
+            admin.incrementalAlterConfigs(Collections.singletonMap(topic, Collections.singleton(change))).all().get();
+        }
+    }
+
+    private static void downgrade(String word) throws Exception {
+        String[] parts = word.split(":", 2);
+        short level = Short.parseShort(parts[1]);
+        FeatureUpdate update = new FeatureUpdate(level, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE);
+        try (Admin admin = admin()) {
+            Map<String, FeatureUpdate> updates = Collections.singletonMap(parts[0], update);
+            admin.updateFeatures(updates, new UpdateFeaturesOptions()).all().get();
+        }
+    }
+
+    private static Admin admin() {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
-        try (Admin admin = Admin.create(settings)) {
+        return Admin.create(settings);
+    }
+
+    private static void deleteRecords(String topic) throws Exception {
+        try (Admin admin = admin()) {
             Map<TopicPartition, RecordsToDelete> before = new HashMap<>();
             before.put(new TopicPartition(topic, 0), RecordsToDelete.beforeOffset(25));
             admin.deleteRecords(before).all().get();
@@ -180,8 +212,9 @@ public class ReleaseWriter {
         }
     }
 
-    private static KafkaConsumer<byte[], byte[]> consumer(String group) {
+    private static KafkaConsumer<byte[], byte[]> consumer(String group, String protocol) {
         Properties settings = new Properties();
+        settings.put("group.protocol", protocol); // unknown to clients before 3.7, which warn
         settings.put("bootstrap.servers", bootstrap);
         settings.put("group.id", group);
         settings.put("enable.auto.commit", "false");
@@ -190,8 +223,8 @@ public class ReleaseWriter {
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
-    private static void group() {
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer("readers")) {
+    private static void group(String name, String protocol) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(name, protocol)) {
             consumer.subscribe(Collections.singleton("plain"));
             int seen = 0;
             long deadline = System.currentTimeMillis() + 20_000;
@@ -205,7 +238,7 @@ public class ReleaseWriter {
 
     private static void groupTransactions() throws Exception {
         try (KafkaProducer<byte[], byte[]> producer = transactional("streams");
-             KafkaConsumer<byte[], byte[]> consumer = consumer("streams")) {
+             KafkaConsumer<byte[], byte[]> consumer = consumer("streams", "classic")) {
             for (int round = 0; round < 4; round++) {
                 producer.beginTransaction();
                 send(producer, "txn", 3, 0);

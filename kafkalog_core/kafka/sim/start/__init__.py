@@ -10,6 +10,9 @@ The steps in the order of `LogLoader.load` (before 3.0 `Log.loadSegments`), with
 5. `outcome` answers what happens to one place of a log, `results` holds the options and the result, and
    `segment_views` shows the segments as retention and the cleaner see them afterwards.
 
+Apart from partitions: `metadata_load` and `coordinators` (with `group_shard`) replay the records of the metadata log
+and of coordinators, `limits` compares what a start needs with the machine.
+
 Example: 2.8 starts after an unclean shutdown and finds a batch with a wrong CRC. `candidates.first_recovered` returns
 the segments to recover: from the recovery point on. `broker_walk.walk_as_broker` finds the batch (`ensureValid`),
 `recovery.recover_segment` ends the segment before it, and `partition.PartitionLoad._recover_from` truncates the log

@@ -1,0 +1,434 @@
+"""The load of the cluster metadata log by a release: which record ends it.
+
+A KRaft node loads its metadata log before all other logs:
+
+0. `BootstrapMetadata`: up to 3.9 a level of metadata.version in `bootstrap.checkpoint` that the release does not name
+   ends the start.
+1. `KafkaRaftLog.recoverSnapshots`: unfinished snapshots (`.checkpoint.part`) and those below the log start offset are
+   deleted. A log that does not start at 0 needs a snapshot at its start or later (`compare_snapshots`).
+2. `KafkaRaftLog.truncateToLatestSnapshot`: a snapshot that is ahead of the log replaces it.
+3. `FileQuorumStateStore`: a quorum-state of a version that the release does not know ends the start.
+4. The newest snapshot, and the log from its offset on, are decoded (`MetadataRecordSerde`): a record whose type or
+   version the release does not know ends the process. From 3.8 on all records are decoded before the first is replayed.
+5. They are replayed: a level of a feature out of its range ends the process (`FeatureControlManager.replay`). That of a
+   broker alone, without a controller, takes any level of features but metadata.version.
+6. `LogManager.startup` reads the settings of all topics: a value that the release does not accept ends the process.
+
+The log is read once for any number of releases. Damaged batches are not looked for here: the log is recovered before
+(`PartitionLoad`), and `end_offset` is where it then ends.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.errors import FormatError, SettingError, StorageError
+from kafkalog_core.format.control import FlexibleReader, decode_control_key
+from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_TYPE_NAMES, MAX_BATCH_BYTES, MAX_INT64
+from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
+from kafkalog_core.kafka.rules.metadata_rules import metadata_rules
+from kafkalog_core.kafka.rules.setting_table import check_topic_values, has_topic_setting
+from kafkalog_core.kafka.sim.cluster_metadata import ClusterTopics, read_file_levels
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import read_properties
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
+from kafkalog_core.text import count_of
+from kafkalog_core.topics.metadata_records import (
+    METADATA_VERSION,
+    TOPIC_RESOURCE,
+    ConfigValue,
+    FeatureLevel,
+    decode_metadata_record,
+)
+from kafkalog_core.topics.record_decoders import metadata_record_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kafkalog_core.kafka.rules.metadata_rules import MetadataRules
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.topics.metadata_records import MetadataRecord
+
+__all__ = [
+    "FeatureSpan",
+    "MetadataLoad",
+    "MetadataStop",
+    "SnapshotComparison",
+    "SnapshotPlace",
+    "compare_snapshots",
+    "load_metadata",
+    "quorum_state_version",
+    "snapshot_places",
+]
+
+_FRAME_VERSION: Final = 1
+_BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"  # BootstrapDirectory.BINARY_BOOTSTRAP_FILENAME
+_BOOTSTRAP_SNAPSHOT: Final = f"{0:020}-{0:010}.checkpoint"
+_VOTER_TYPES: Final = frozenset(map(CONTROL_TYPE_NAMES.index, ("kraft_version", "kraft_voters")))
+_COLUMNS: Final = ("batch", "offset", "key_start", "key_size", "value_start", "value_size")
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+class SnapshotPlace(NamedTuple):
+    """A snapshot by its name: the epoch of the last record that it covers, the offset after it, and its path."""
+
+    epoch: int
+    offset: int
+    path: str
+
+
+class SnapshotComparison(NamedTuple):
+    """The snapshots of a metadata log against the log.
+
+    Args:
+        is_missing: the log starts above 0, and no snapshot has what is before: the node does not start.
+        newest: the snapshot that is loaded; None: there is none.
+        is_ahead: the newest snapshot is ahead of the log, which is replaced by it.
+    """
+
+    is_missing: bool
+    newest: SnapshotPlace | None
+    is_ahead: bool
+
+
+def snapshot_places(partition: Partition) -> list[SnapshotPlace]:
+    """Return the finished snapshots of a metadata log."""
+    return [
+        SnapshotPlace(file.name.epoch or 0, file.name.base_offset or 0, file.path)
+        for file in partition.kraft_snapshots
+        if file.name.state is FileState.LIVE
+    ]
+
+
+def compare_snapshots(
+    places: Iterable[SnapshotPlace], *, start: int, end: int, last_epoch: int | None
+) -> SnapshotComparison:
+    """Compare snapshots with a log (`recoverSnapshots`, `truncateToLatestSnapshot`).
+
+    Args:
+        places: of the finished snapshots.
+        start: the log start offset; snapshots below it are deleted.
+        end: the log end offset.
+        last_epoch: of the log's records; None: it has none, and ends for the broker with its snapshot.
+    """
+    newest = max((place for place in places if place.offset >= start), default=None)
+    if newest is None:
+        return SnapshotComparison(start > 0, None, is_ahead=False)
+    last = last_epoch if last_epoch is not None else newest.epoch if newest.offset == end else 0
+    is_ahead = newest.epoch > last or (newest.epoch == last and newest.offset > end)
+    return SnapshotComparison(is_missing=False, newest=newest, is_ahead=is_ahead)
+
+
+# --- the load ---------------------------------------------------------------------------------------------------------
+class FeatureSpan(NamedTuple):
+    """The level of a feature, and the lowest and the highest one that a release supports."""
+
+    name: str
+    level: int
+    lowest: int
+    highest: int
+
+
+class MetadataStop(Struct, frozen=True, kw_only=True):
+    """Why a node does not get past its metadata log.
+
+    Args:
+        path: of the file; of the directory where a file is missing.
+        offset: of the record, in a snapshot its place there; None: it is not a record.
+        reason: what the release does not accept.
+        feature: whose level it is, and the levels that the release supports; None: it is something else.
+        setting: the topic and the name of a setting whose value it is; None: it is something else.
+    """
+
+    path: str
+    offset: int | None
+    reason: str
+    feature: FeatureSpan | None = None
+    setting: tuple[str, str] | None = None
+
+    @property
+    def text(self) -> str:
+        """Where and what, as a phrase."""
+        return f"{self.path}{'' if self.offset is None else f', offset {self.offset}'}: {self.reason}"
+
+
+class MetadataLoad(Struct, frozen=True, kw_only=True):
+    """What a release makes of a metadata log.
+
+    Args:
+        stop: what it does not get past; None: it loads the log.
+        replaced_by: the snapshot that replaces the log, because it is ahead of it; None: the log is kept.
+        deleted: unfinished snapshots, which it deletes.
+        missing: ranges of offsets from the snapshot on that the log does not have, both ends included.
+    """
+
+    stop: MetadataStop | None
+    replaced_by: str | None = None
+    deleted: tuple[str, ...] = ()
+    missing: tuple[tuple[int, int], ...] = ()
+
+
+class _Record(NamedTuple):
+    """A record of a log or a snapshot; `control` is its type if it is a control record, else None."""
+
+    path: str
+    offset: int
+    control: int | None
+    value: bytes
+
+
+class _Decoded(NamedTuple):
+    """A record, and what it says; `stop`: why no release decodes it."""
+
+    record: _Record
+    kind: int
+    version: int
+    says: MetadataRecord | None
+    stop: str | None = None
+
+
+def load_metadata(
+    directory: str, releases: Sequence[Release], *, start_offset: int | None = None, end_offset: int = MAX_INT64
+) -> list[MetadataLoad | None]:
+    """Return what each of some releases makes of a metadata log; None: it has no KRaft that is followed.
+
+    Raises StorageError if the log cannot be read.
+
+    Args:
+        directory: of the log.
+        releases: that load it.
+        start_offset: the log start offset; None: the base offset of the first segment.
+        end_offset: the log end offset after recovery.
+    """
+    partition = read_partition(directory)
+    segments = [segment for segment in partition.segments if segment.log is not None]
+    start = max(segments[0].base_offset if segments else 0, start_offset or 0)
+    end, last_epoch = _log_end(partition, end_offset)
+    compared = compare_snapshots(snapshot_places(partition), start=start, end=end, last_epoch=last_epoch)
+    deleted = tuple(file.path for file in partition.kraft_snapshots if file.name.state is FileState.PARTIAL)
+    missing: list[tuple[int, int]] = []
+    records = [] if compared.is_missing else [*map(_decode, _records(partition, compared, end_offset, missing))]
+    first_stop = None
+    if compared.is_missing:
+        reason = f"the log starts at offset {start}, and there is no snapshot at that offset or later"
+        first_stop = MetadataStop(path=directory, offset=None, reason=reason)
+    replaced_by = compared.newest.path if compared.newest is not None and compared.is_ahead else None
+    found: list[MetadataLoad | None] = []
+    for release in releases:
+        rules = metadata_rules(release)
+        if rules is None:
+            found.append(None)
+            continue
+        stop = _bootstrap_stop(directory, rules) or first_stop or _quorum_stop(directory, rules)
+        stop = stop or _record_stop(records, rules) or _setting_stop(records, release)
+        found.append(MetadataLoad(stop=stop, replaced_by=replaced_by, deleted=deleted, missing=tuple(missing)))
+    return found
+
+
+def _bootstrap_stop(directory: str, rules: MetadataRules) -> MetadataStop | None:
+    """Return the stop at bootstrap.checkpoint, which is next to the directory of the log."""
+    path = f"{os.path.dirname(directory)}/{_BOOTSTRAP_FILE}"
+    level = read_file_levels(path).finalized if rules.bootstrap_levels is not None else None
+    if rules.bootstrap_levels is None or level is None:
+        return None
+    lowest, highest = rules.bootstrap_levels
+    if lowest <= level <= highest:
+        return None
+    return _level_stop(path, None, METADATA_VERSION, level, (lowest, highest))
+
+
+def quorum_state_version(directory: str) -> str | None:
+    """Return data_version of the quorum-state of a metadata log; None: it has none."""
+    path = f"{directory}/{fixed_file_name(FileKind.QUORUM_STATE)}"
+    try:
+        text = read_properties(EntryFile(path=path, kind=FileKind.QUORUM_STATE))
+    except StorageError:  # no file is right: the epoch is that of the log
+        return None
+    return None if text is None else text.contents.get("data_version")
+
+
+def _quorum_stop(directory: str, rules: MetadataRules) -> MetadataStop | None:
+    """Return the stop at a quorum-state that the release does not know: version 1 came with KIP-853."""
+    path = f"{directory}/{fixed_file_name(FileKind.QUORUM_STATE)}"
+    version = quorum_state_version(directory)
+    known = {"0", "1"} if rules.knows_voters else {"0"}
+    if version is None or version in known:
+        return None
+    reason = f"data_version is {version}, and the release knows {' and '.join(sorted(known))}"
+    return MetadataStop(path=path, offset=None, reason=reason)
+
+
+def _decode(record: _Record) -> _Decoded:
+    if record.control is not None:
+        return _Decoded(record, -1, 0, None)
+    cursor = FlexibleReader(record.value, 0, "metadata record")
+    kind, version = -1, 0
+    try:
+        frame, kind, version = cursor.unsigned_varint(), cursor.unsigned_varint(), cursor.unsigned_varint()
+        if frame != _FRAME_VERSION:
+            return _Decoded(record, kind, version, None, f"the frame version {frame} is unknown")
+        return _Decoded(record, kind, version, decode_metadata_record(record.value))
+    except FormatError as error:
+        return _Decoded(record, kind, version, None, f"{_name(kind)} does not decode: {error}")
+
+
+def _record_stop(records: Sequence[_Decoded], rules: MetadataRules) -> MetadataStop | None:
+    """Return the stop at a record: the first that does not decode, or that is not replayed."""
+    for each in records if rules.knows_voters else ():
+        reason = _undecodable(each, rules)
+        if reason is not None:
+            return MetadataStop(path=each.record.path, offset=each.record.offset, reason=reason)
+    for each in records:
+        path, offset = each.record.path, each.record.offset
+        reason = _undecodable(each, rules)
+        if reason is not None:
+            return MetadataStop(path=path, offset=offset, reason=reason)
+        if isinstance(each.says, FeatureLevel) and not _is_bootstrap(path):
+            span = rules.range_of(each.says.name)
+            if not span[0] <= each.says.level <= span[1]:
+                return _level_stop(path, offset, each.says.name, each.says.level, span)
+    return None
+
+
+def _undecodable(each: _Decoded, rules: MetadataRules) -> str | None:
+    """Return why a release does not decode a record; None: it does."""
+    control = each.record.control
+    if control is not None:
+        unknown = control in _VOTER_TYPES and not rules.knows_voters
+        return f"the control record {CONTROL_TYPE_NAMES[control]} (KIP-853) is unknown" if unknown else None
+    if each.stop is not None:
+        return each.stop
+    last = rules.records.get(each.kind)
+    if last is None:
+        return f"records of type {each.kind} ({_name(each.kind)}) are unknown"
+    if each.version > last:
+        return f"{_name(each.kind)} has version {each.version}, and the last known one is {last}"
+    return None
+
+
+def _level_stop(path: str, offset: int | None, name: str, level: int, span: tuple[int, int]) -> MetadataStop:
+    reason = f"{name} has level {level}, and the release supports {span[0]} to {span[1]}"
+    return MetadataStop(path=path, offset=offset, reason=reason, feature=FeatureSpan(name, level, *span))
+
+
+def _setting_stop(records: Sequence[_Decoded], release: Release) -> MetadataStop | None:
+    """Return the stop at a setting of a topic (`LogConfig.fromProps`); unknown ones are ignored."""
+    topics = ClusterTopics()
+    values: dict[tuple[str, str], tuple[_Record, str]] = {}
+    for each in records:
+        says = each.says
+        removed = None if says is None else topics.replay(says)
+        if removed is not None:
+            values = {key: value for key, value in values.items() if key[0] != removed}
+        elif isinstance(says, ConfigValue) and says.resource_type == TOPIC_RESOURCE:
+            values.pop((says.resource_name, says.name), None)
+            if says.value is not None:
+                values[says.resource_name, says.name] = (each.record, says.value)
+    refused = []
+    for (topic, name), (record, value) in values.items():
+        if topic in topics.ids and has_topic_setting(name, release):
+            try:
+                check_topic_values({name: value}, release)
+            except SettingError as error:
+                limit = str(error).rpartition(": ")[2].replace(f"Kafka {release}", "the release")
+                refused.append((topic, name, record, f"topic {topic} has {name}={value}: {limit}"))
+    if not refused:
+        return None
+    topic, name, record, reason = refused[0]
+    if len(refused) > 1:
+        reason += f"; {count_of(len(refused) - 1, 'other setting')} of topics too"
+    return MetadataStop(path=record.path, offset=record.offset, reason=reason, setting=(topic, name))
+
+
+def _is_bootstrap(path: str) -> bool:
+    """Return whether a snapshot is the one that formatting writes, whose data is never replayed.
+
+    `Snapshots.BOOTSTRAP_SNAPSHOT_ID`: its records were written to the log when the first controller became active.
+    """
+    return os.path.basename(path) == _BOOTSTRAP_SNAPSHOT
+
+
+def _name(kind: int) -> str:
+    return metadata_record_names().get(kind, "unknown")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+def _log_end(partition: Partition, end_offset: int) -> tuple[int, int | None]:
+    """Return the end of the log and the epoch of its last batch; None: it has no batch."""
+    end, epoch = partition.segments[-1].base_offset if partition.segments else 0, None
+    for segment in reversed(partition.segments):
+        if segment.log is None:
+            continue
+        with Source.open(segment.log.path) as source:
+            for item in scan(source, base_offset=segment.base_offset, options=ScanOptions(resync=True)):
+                if isinstance(item, Damage):
+                    continue
+                columns = (item.batches.column(name) for name in ("last_offset", "leader_epoch"))
+                for last_offset, batch_epoch in zip(*columns, strict=True):
+                    if last_offset < end_offset:
+                        end, epoch = max(end, last_offset + 1), batch_epoch
+        if epoch is not None:
+            return end, epoch
+    return end, None
+
+
+def _records(
+    partition: Partition, compared: SnapshotComparison, end_offset: int, missing: list[tuple[int, int]]
+) -> Iterator[_Record]:
+    """Yield the records of the newest snapshot, and those of the log from its offset on.
+
+    missing: gets the ranges of offsets that the log does not have.
+    """
+    expected = 0
+    if compared.newest is not None:
+        yield from (record for record, _ in _file_records(compared.newest.path, None))
+        expected = compared.newest.offset
+        if compared.is_ahead:
+            return
+    for segment in partition.segments:
+        if segment.log is None:
+            continue
+        for record, (base, last) in _file_records(segment.log.path, segment.base_offset):
+            if base >= end_offset:
+                return
+            if last < expected:
+                continue
+            if base > expected:
+                missing.append((expected, base - 1))
+                expected = base
+            if record.offset >= expected:
+                yield record
+                expected = record.offset + 1
+
+
+def _file_records(path: str, base_offset: int | None) -> Iterator[tuple[_Record, tuple[int, int]]]:
+    """Yield the records of a file, each with the first and the last offset of its batch."""
+    with Source.open(path) as source:
+        for item in scan(source, base_offset=base_offset, options=ScanOptions(resync=True)):
+            if isinstance(item, Damage):
+                continue
+            batches = item.batches
+            attributes, bases, lasts = (batches.column(name) for name in ("attributes", "base_offset", "last_offset"))
+            for piece in decode_run(item.memory, batches, max_bytes=MAX_BATCH_BYTES):
+                if not isinstance(piece, RecordRun):
+                    continue
+                columns = (piece.records.column(name) for name in _COLUMNS)
+                for row, offset, key, key_size, value, value_size in zip(*columns, strict=True):
+                    control = None
+                    if attributes[row] & CONTROL_BIT:
+                        control = _control_type(bytes(piece.memory[key : key + max(0, key_size)]))
+                    data = bytes(piece.memory[value : value + max(0, value_size)])
+                    yield _Record(path, offset, control, data), (bases[row], lasts[row])
+
+
+def _control_type(key: bytes) -> int:
+    try:
+        return decode_control_key(key)[0].type
+    except FormatError:
+        return -1
