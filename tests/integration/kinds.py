@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.integration.differential import compare_appends, compare_cleaning, compare_retention, compare_rolling
-from tests.integration.starting import compare_starts
+from tests.integration.starting import compare_faults, compare_starts
 from tests.integration.workloads import (
     draw_appends,
+    draw_faulty,
     draw_limited_workload,
     draw_old_retention,
     draw_old_workload,
@@ -39,13 +40,16 @@ KINDS: Final = {
     "append": Kind(KAFKA_VERSION, draw_appends, compare_appends),
     "roll": Kind(KAFKA_VERSION, draw_appends, compare_rolling),
     "start": Kind(KAFKA_VERSION, draw_appends, compare_starts),
+    "fault": Kind(KAFKA_VERSION, draw_faulty, compare_faults),
     "clean-4.4": Kind(NEWEST, draw_limited_workload, compare_cleaning),
     "retain-4.4": Kind(NEWEST, draw_retention, compare_retention),
     "append-4.4": Kind(NEWEST, draw_appends, compare_appends),
     "roll-4.4": Kind(NEWEST, draw_appends, compare_rolling),
     "start-4.4": Kind(NEWEST, draw_appends, compare_starts),
+    "fault-4.4": Kind(NEWEST, draw_faulty, compare_faults),
     "clean-2.8": Kind(ZOOKEEPER_ERA, draw_old_workload, compare_cleaning),
     "retain-2.8": Kind(ZOOKEEPER_ERA, draw_old_retention, compare_retention),
     "start-2.8": Kind(ZOOKEEPER_ERA, draw_appends, compare_starts),
+    "fault-2.8": Kind(ZOOKEEPER_ERA, draw_faulty, compare_faults),
     "start-2.7": Kind(BEFORE_TOPIC_IDS, draw_appends, compare_starts),
 }

@@ -177,6 +177,7 @@ class Since:
     CLEANER_KEEPS_ROUND_END: Final = Release(4, 1)  # Cleaner.checkBatchRetention, until 4.4
     TIERED_WITHOUT_POLICY: Final = Release(4, 2)  # UnifiedLog.deleteOldSegments with an empty cleanup.policy
     LISTS_CHECKED: Final = Release(4, 2)  # KIP-1161, ConfigDef.ValidList: no empty values; not in 4.1.1
+    ABORTED_VERSION_IN_WHOLE: Final = Release(4, 4)  # TransactionIndex.iterator: getShort; 4.3.1 reads one byte of it
     REMOTE_COPY_LAG: Final = Release(4, 4)  # KIP-1241, and the dead-letter queues of KIP-1191
     CLEANER_KEEPS_WATERMARK_END: Final = Release(4, 4)  # Cleaner.checkBatchRetention: highWatermark
     HOST_RANGES: Final = Release(4, 4)  # KAFKA-20088: StandardAuthorizerData.findResult asks CidrUtils

@@ -17,6 +17,7 @@ import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
+import org.apache.kafka.common.errors.KafkaStorageException;
 import org.apache.kafka.common.utils.Time;
 
 /**
@@ -89,8 +90,17 @@ abstract class LogCommands implements AutoCloseable {
             return "ok\t" + log.run(line[0]);
         } catch (Throwable failure) {  // snappy raises an Error where a block is too large
             failure.printStackTrace();
-            return "failed\t" + failure.toString().replaceAll("\\s+", " ");
+            return "failed\t" + outcome(failure) + " " + failure.toString().replaceAll("\\s+", " ");
         }
+    }
+
+    /** What LogManager.loadLogs makes of what a log throws: releases go on after the first, or after both. */
+    private static String outcome(Throwable failure) {
+        if (failure instanceof IOException) {
+            return "io:";
+        }
+        boolean isStorage = failure instanceof KafkaStorageException && failure.getCause() instanceof IOException;
+        return isStorage ? "storage:" : "other:";
     }
 
     private String run(String command) throws Exception {

@@ -466,6 +466,7 @@ class PartitionLoad:
             recovery_point=bounds.recovery_point.offset,
             epochs=self._epochs.entries if self._rules.has_producers else None,
             is_end_lost=self._is_end_lost,
+            zero_indexes=self._zero_indexes,
             forgets_producers=self._producers.has_forgotten,
         )
 
