@@ -96,12 +96,13 @@ def _change(
 
 # --- fields -----------------------------------------------------------------------------------------------------------
 def wrong_field(faults: Faults) -> str:
-    """A field of a batch of magic 2, its checksum right."""
+    """A field of a batch of magic 2, its checksum right; the times of a marker and of its record stay the same."""
     rng = faults.rng
 
     def change(batches: list[bytes], number: int) -> str:
         batch = bytearray(batches[number])
-        name = rng.choice(list(_FIELDS))
+        is_control = batch[_ATTRIBUTES_AT] & _CONTROL
+        name = rng.choice([each for each in _FIELDS if not (is_control and "timestamp" in each)])
         before = _get(batch, _FIELDS[name])
         step = rng.choice((1, -1, 2, 7, 100, 2**31))
         value = rng.choice((0, -1, before + step, before ^ 1 << rng.randrange(8), 3, 2**15 - 1, 2**31 - 1))
@@ -284,7 +285,7 @@ def segment_gone(faults: Faults) -> str:
 
 
 def _other_base(faults: Faults, base: int) -> int:
-    return max(0, base + faults.rng.choice((1, 1, 2, 10, 1000, -1)))
+    return base + faults.rng.choice((1, 1, 2, 10, 1000, -1 if base else 1))
 
 
 def segment_copied(faults: Faults) -> str:

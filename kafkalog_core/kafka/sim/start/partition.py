@@ -176,7 +176,8 @@ class PartitionLoad:
             kind = "unknown" if self._rules.swaps == "not-foreseen" else "fatal"
             self._stop(swept.path or self._partition.path, swept.problem, kind=kind)
         for file, _ in swept.removed:
-            if file.name.kind is FileKind.SNAPSHOT and file.name.base_offset is not None:
+            is_live = file.name.state is FileState.LIVE  # else the one without its suffix stays
+            if is_live and file.name.kind is FileKind.SNAPSHOT and file.name.base_offset is not None:
                 self._snapshots.remove(file.name.base_offset)
         self._zero_indexes = swept.zero_indexes
         # LogLoader.loadSegmentFiles opens the files in the order of their names
@@ -185,16 +186,21 @@ class PartitionLoad:
         # LogLoader.load skips recoverLog for a directory whose name ends with -delete
         is_deleted = self._partition.name.state is DirectoryState.DELETE
         first = None if is_deleted else self._first_recovered([segment.base_offset for segment in segments])
+        opened: list[tuple[_Live, LoadedSegment]] = []  # those that a replacement may yet take the place of
         for number, segment in enumerate(segments):
             live = _Live(segment.base_offset, segment, segment.size_bytes)
             self._open(live, segment)
             self._live.append(live)
-            if live.recovery is not None and (first is None or number < first) and not swept.waiting:
+            if live.recovery is not None and swept.waiting:
+                opened.append((live, live.frozen()))
+            elif live.recovery is not None and (first is None or number < first):
                 yield live.frozen()
             live.forget()
         if swept.waiting:
             self._complete(swept.waiting, swept.files)
             first = None if is_deleted else self._first_recovered([live.base_offset for live in self._live])
+            kept = self._live[:first]
+            yield from (frozen for live, frozen in opened if any(live is each for each in kept))
         if first is not None:
             yield from self._recover_from(first)
         end_offset = 0 if is_deleted else self._check_start(self._end_offset())
@@ -488,6 +494,10 @@ class PartitionLoad:
         opened = min(firsts, default=end_offset)
         for first in {opened if ended is None else min(opened, ended), opened}:
             offset = max(first, start_offset)
+            if offset > end_offset:
+                # LocalLog.read: OffsetOutOfRangeException, which no caller catches
+                sentence = f"a transaction is open from offset {first} on, and the log ends before it, at {end_offset}"
+                self._stop(self._live[-1].log_path or self._partition.path, f"{sentence}: the broker stops")
             obstacle = None if offset >= end_offset else find_offset(readings, offset, search=self._rules.search)
             if obstacle is not None:
                 self._blocked(*obstacle)
