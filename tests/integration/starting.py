@@ -213,12 +213,7 @@ def _compare_mended(
     """What `truncate --as-broker` makes of the directory is what a start makes of it."""
     answer, real = before
     log_dir = damaged.parent
-    (log_dir / "meta.properties").write_bytes(meta_properties({"version": "1", "node.id": "1"}))
-    point, start_offset = [(TOPIC, 0, stop.recovery_point)], [(TOPIC, 0, stop.log_start)] if stop.log_start else []
-    (log_dir / "recovery-point-offset-checkpoint").write_bytes(offset_checkpoint(point))
-    (log_dir / "log-start-offset-checkpoint").write_bytes(offset_checkpoint(start_offset))
-    if stop.is_clean:
-        (log_dir / ".kafka_cleanshutdown").touch()
+    write_tops(log_dir, stop)
     kafka, now_ms = request_of(harness, workload), workload.stages[-1].now_ms
     for _ in range(2):  # replacements first, and then what is cut of the log that comes of them
         request = PlanRequest(
@@ -241,6 +236,16 @@ def _compare_mended(
         for path in sorted(real.glob("*.log"))
         if path.is_file() and path.read_bytes() != (damaged / path.name).read_bytes()
     ]
+
+
+def write_tops(log_dir: Path, stop: Stop) -> None:
+    """The files at the top of a log directory."""
+    (log_dir / "meta.properties").write_bytes(meta_properties({"version": "1", "node.id": "1"}))
+    point, start_offset = [(TOPIC, 0, stop.recovery_point)], [(TOPIC, 0, stop.log_start)] if stop.log_start else []
+    (log_dir / "recovery-point-offset-checkpoint").write_bytes(offset_checkpoint(point))
+    (log_dir / "log-start-offset-checkpoint").write_bytes(offset_checkpoint(start_offset))
+    if stop.is_clean:
+        (log_dir / ".kafka_cleanshutdown").touch()
 
 
 def is_settled(request: PlanRequest) -> bool:

@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.PrintWriter;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -36,6 +37,9 @@ import org.apache.kafka.common.utils.Time;
  *       or first dirty offset, bound, new checkpoint, cleanable and total bytes, records read, written and without key.
  *   <li>{@code retain}: one round of retention. Answer: log start offset and the same.
  *   <li>{@code start}: nothing but opening it. Answer: log start offset, recovery point, and the same.
+ *   <li>{@code read out=FILE}: every record from the log start offset on as a consumer reads it, into the file: offset,
+ *       key and value, each in hexadecimal digits or {@code -}. Answer: the offset after the last batch that it came
+ *       to, and log start offset and the same as {@code start}.
  * </ul>
  * Each command opens the log, after a clean stop unless the word {@code clean} is 0, with the recovery point {@code rp},
  * and closes it, so that its directory holds all that there is.
@@ -43,6 +47,7 @@ import org.apache.kafka.common.utils.Time;
 abstract class LogCommands implements AutoCloseable {
     static final double LOAD_FACTOR = 0.9;
     static final int CHECK_INTERVAL_MS = 600_000;
+    static final int READ_BYTES = 1 << 20;
     private static final ScheduledExecutorService IDLE =
         Executors.newSingleThreadScheduledExecutor(LogCommands::daemon);
 
@@ -60,11 +65,19 @@ abstract class LogCommands implements AutoCloseable {
         LogCommands open(Map<String, String> words) throws Exception;
     }
 
+    /** Takes what a consumer reads. */
+    interface Reading {
+        void take(long offset, ByteBuffer key, ByteBuffer value);
+    }
+
     abstract void append(ByteBuffer set);
 
     abstract String clean(File logDir, int mapBytes, int bufferBytes) throws Exception;
 
     abstract String retain() throws IOException;
+
+    /** Hands records over from an offset on that are not of control batches; returns the next offset, or the same. */
+    abstract long read(long offset, Reading reading) throws Exception;
 
     abstract String bounds();
 
@@ -114,11 +127,35 @@ abstract class LogCommands implements AutoCloseable {
                 return clean(dir().getParentFile(), (int) number("map", 1 << 20), (int) number("io", 1 << 18));
             case "retain":
                 return retain() + "\t" + extent();
+            case "read":
+                return "next=" + readAll() + "\t" + bounds() + "\t" + extent();
             case "start":
                 return bounds() + "\t" + extent();
             default:
                 throw new IllegalArgumentException(command);
         }
+    }
+
+    private long readAll() throws Exception {
+        long at = number("from", 0);
+        try (PrintWriter out = new PrintWriter(words.get("out"), StandardCharsets.US_ASCII)) {
+            Reading reading = (offset, key, value) -> out.println(offset + " " + hex(key) + " " + hex(value));
+            for (long next = read(at, reading); next > at; next = read(at, reading)) {
+                at = next;
+            }
+        }
+        return at;
+    }
+
+    private static String hex(ByteBuffer bytes) {
+        if (bytes == null) {
+            return "-";
+        }
+        StringBuilder text = new StringBuilder("x");
+        for (int i = bytes.position(); i < bytes.limit(); i++) {
+            text.append(String.format("%02x", bytes.get(i)));
+        }
+        return text.toString();
     }
 
     private void appendAll() throws IOException {

@@ -12,7 +12,10 @@ import java.util.stream.Collectors;
 
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.Record;
+import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.Scheduler;
 import org.apache.kafka.storage.internals.log.Cleaner;
 import org.apache.kafka.storage.internals.log.CleanerStats;
@@ -87,6 +90,24 @@ public final class LogHarness extends LogCommands {
     String retain() throws IOException {
         log.deleteOldSegments();
         return "start=" + log.logStartOffset();
+    }
+
+    @Override
+    long read(long offset, Reading reading) throws IOException {
+        long next = Math.max(offset, log.logStartOffset());
+        if (next >= log.logEndOffset()) {
+            return next;
+        }
+        for (RecordBatch batch : log.read(next, READ_BYTES, FetchIsolation.LOG_END, true).records.batches()) {
+            batch.ensureValid();
+            for (Record each : batch) {
+                if (each.offset() >= next && !batch.isControlBatch()) {
+                    reading.take(each.offset(), each.key(), each.value());
+                }
+            }
+            next = Math.max(next, batch.nextOffset());
+        }
+        return next;
     }
 
     @Override
