@@ -71,6 +71,7 @@ _LOSSES: Final = (
     time_column("to", "max_timestamp_ms", 1),
     count_column("transactions", "transactions", 2),
     count_column("producers", "producers", 2),
+    sentence_column("why", "why"),
 )
 _JOURNALS: Final = (
     word_column("run", "run"),
@@ -118,6 +119,8 @@ class PlanTable(SummaryTable[PlanRows]):
         lines += self._table(_JOURNALS, sheet.journals, "journal")
         if self._has_details:
             lines += self._details(sheet)
+        elif sheet.verdict is not None:  # of a recovery, losses are what the reader has to decide about
+            lines += self._losses(sheet)
         findings = [row for row in sheet.findings if self._has_details or row["severity"] != "info"]
         if findings:
             lines += [Text(), Text("Findings", "bold"), *finding_lines(findings, self.width)]
@@ -148,6 +151,9 @@ class PlanTable(SummaryTable[PlanRows]):
         )
         if command not in _UNDOING:
             verdict = _verdict(sheet)
+            if sheet.verdict is not None:
+                below.append(f"{verdict[:1].upper()}{verdict[1:]}.")
+                verdict = f"{command}: {sheet.verdict}"
             below += [f"{sheet.note}."] if sheet.note else []
             below += [_undoing(plan)] if state in {"planned", "applied"} else []
             commands += [str(plan["undo"])] if plan.get("undo") else []
@@ -163,13 +169,16 @@ class PlanTable(SummaryTable[PlanRows]):
         )
 
     def _details(self, sheet: PlanRows) -> list[Text]:
-        lines: list[Text] = []
+        lines: list[Text] = [] if sheet.verdict is None else self._losses(sheet)
         for chunk in sheet.details:
             rows = [_named(row, sheet) for row in islice(chunk.rows(), SHOWN_ROWS)]
             noun = chunk.table.name.replace("_", " ")
             lines += self._table(_DETAILS[chunk.table.name], rows, noun, count=chunk.count)
-        lines += self._table(_LOSSES, [_named(row, sheet) for row in sheet.losses], "loss")
+        lines += self._losses(sheet) if sheet.verdict is None else []
         return lines + self._table(_CHANGES, [_named(row, sheet) for row in sheet.changes], "change")
+
+    def _losses(self, sheet: PlanRows) -> list[Text]:
+        return self._table(_LOSSES, [_named(row, sheet) for row in sheet.losses], "loss")
 
     def _basis(self, sheet: PlanRows) -> list[Text]:
         plan = sheet.plan

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.dump.parallel import ChunkWriter
     from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
     from kafkalog_core.ops.impact.impact import Impacts
+    from kafkalog_core.ops.preflight.preflight import Preflight
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
@@ -45,6 +46,7 @@ __all__ = [
     "EXPORTS",
     "IMPACTS",
     "PLANS",
+    "PREFLIGHTS",
     "QUERIES",
     "REPLICAS",
     "RETENTION",
@@ -332,6 +334,18 @@ IMPACTS: Final[ResultKind[Impacts]] = ResultKind(
     tables=(tables.IMPACT,),
     rows_of=f"{_OPS}.impact.impact:Impacts.chunks",
     for_people={"table": f"{_RENDER}.impact_table:ImpactTable"},
+)
+PREFLIGHTS: Final[ResultKind[Preflight]] = ResultKind(
+    tables=(
+        tables.PREFLIGHT,
+        tables.START_EVENT,
+        tables.PARTITION_START,
+        tables.LOSS,
+        tables.START_STEP,
+        tables.FINDING,
+    ),
+    rows_of=f"{_OPS}.preflight.preflight:Preflight.chunks",
+    for_people={"table": f"{_RENDER}.preflight_table:PreflightTable"},
 )
 REPLICAS: Final[ResultKind[Comparison | Finding]] = ResultKind(
     tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.FINDING),

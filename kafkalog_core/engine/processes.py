@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.spool import TaskOutput
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.object_paths import StorageOptions
+    from kafkalog_core.storage.planned import PlannedFile
     from kafkalog_core.storage.reading import ReadLimit
 
 __all__ = ["Pool", "StopWorkError"]
@@ -324,12 +325,13 @@ class _Settings(NamedTuple):
     limit: ReadLimit | None
     storage: StorageOptions
     gc_threshold: tuple[int, int, int]
+    planned: dict[str, PlannedFile | None]
 
 
 def _settings_of(jobs: int) -> _Settings:
     """Return the settings of each process. The processes share the read limit of this one."""
     limit = None if READING.limit is None else READING.limit.share(jobs)
-    return _Settings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold())
+    return _Settings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold(), dict(READING.planned))
 
 
 def _begin(shared: _Shared, settings: _Settings, scratch: str | None) -> None:
@@ -339,6 +341,7 @@ def _begin(shared: _Shared, settings: _Settings, scratch: str | None) -> None:
     # As in the parent, where the command has set it.
     gc.set_threshold(*settings.gc_threshold)
     READING.keeps_cache, READING.limit, REACHING.options = settings.keeps_cache, settings.limit, settings.storage
+    READING.planned = settings.planned
     _WorkerState.shared, REACHING.check = shared, partial(shared.advance, 0)
     _keep_memory()
     # A limit of threads: then it ends when it asks for another task

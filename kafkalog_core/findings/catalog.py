@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.findings.excisions import EXCISIONS
 from kafkalog_core.findings.files import FILES, INDEXES, SMALL_FILES
 from kafkalog_core.findings.jobs import CATALOGS, EXPORTS, GROUPS, LOOKUPS, REPLICAS
 from kafkalog_core.findings.kinds import Finding
@@ -18,6 +19,7 @@ from kafkalog_core.findings.logs_07 import V07_SUFFIX, in_07
 from kafkalog_core.findings.partitions import BROKER_DIRS, PARTITIONS
 from kafkalog_core.findings.plans import COMPACTIONS, REINDEXING, RETENTION, ROLLING, TRUNCATIONS
 from kafkalog_core.findings.producers import PRODUCERS
+from kafkalog_core.findings.recoveries import RECOVERIES
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -41,10 +43,12 @@ _TYPES: Final = (
     | INDEXES
     | LOOKUPS
     | TRUNCATIONS
+    | EXCISIONS
     | REINDEXING
     | COMPACTIONS
     | RETENTION
     | ROLLING
+    | RECOVERIES
     | REPLICAS
     | EXPORTS
     | CATALOGS

@@ -21,6 +21,7 @@ from kafkalog_core.format.layout import (
     LOG_OVERHEAD,
     MAGIC_V2,
     MAX_INT32,
+    NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
@@ -36,6 +37,7 @@ __all__ = [
     "BatchHeader",
     "NewRecord",
     "encode_batch",
+    "encode_empty",
     "encode_marker",
     "recompressed",
     "up_converted",
@@ -89,6 +91,19 @@ def encode_marker(
         attributes=TRANSACTIONAL_BIT | CONTROL_BIT, producer_id=producer_id, producer_epoch=producer_epoch
     )
     return encode_batch([NewRecord(_MARKER_KEY[is_commit], value, timestamp_ms)], header)
+
+
+def encode_empty(header: BatchHeader, *, last_offset_delta: int, max_timestamp_ms: int) -> bytearray:
+    """Return a batch without records, as the cleaner leaves one (`DefaultRecordBatch.writeEmptyHeader`): 61 bytes.
+
+    Args:
+        header: of the batch; of the attributes, those of the codec and of the delete horizon do not count.
+        last_offset_delta: last offset - base offset.
+        max_timestamp_ms: largest timestamp, in milliseconds since 1970; -1: none.
+    """
+    kept = header.attributes & (TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
+    times = (NO_TIMESTAMP, max_timestamp_ms)
+    return _batch(bytearray(), 0, last_offset_delta, times, header._replace(attributes=kept), 0)
 
 
 def recompressed(batch: memoryview, batches: BatchColumns, codec: int, *, max_bytes: int) -> bytearray:

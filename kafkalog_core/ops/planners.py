@@ -49,8 +49,10 @@ __all__ = [
 ]
 
 PLANNERS: Final = {
+    "recover": "kafkalog_core.ops.recover.recover:plan_recover",
     "reindex": "kafkalog_core.ops.reindex.reindex:plan_reindex",
     "truncate": "kafkalog_core.ops.truncate.truncate:plan_truncate",
+    "excise": "kafkalog_core.ops.recover.excise:plan_excise",
     "checkpoint": "kafkalog_core.ops.checkpoint.checkpoint:plan_checkpoint",
     "compact": "kafkalog_core.ops.compact.planning:plan_compact",
     "retain": "kafkalog_core.ops.retain.retain:plan_retain",

@@ -57,7 +57,7 @@ def _assumptions(verb: str) -> Column:
 
 PLAN: Final = new_table(
     "plan",
-    Column("command", "string", "reindex, truncate, checkpoint, compact, retain, undo, prune or list"),
+    Column("command", "string", "recover, reindex, truncate, checkpoint, compact, retain, undo, prune or list"),
     Column("root", "string", "log directory or partition directory of the plan"),
     Column(
         "state", "string", "planned, refused (cannot be applied as things are), applied, nothing (to be done) or listed"
@@ -108,6 +108,7 @@ LOSS: Final = new_table(
     Column("transactions", "int64", "transactions that had records there"),
     Column("producers", "int64", "producer ids that wrote there"),
     Column("cure", "string", "what would lose less"),
+    Column("why", "string", "why it is lost; null: the plan has one reason for all"),
 )
 SETTING: Final = new_table(
     "setting",

@@ -45,6 +45,7 @@ from kafkalog_core.output.plans import (
     TEXT_LINE,
 )
 from kafkalog_core.output.schema import MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
+from kafkalog_core.output.starts import PARTITION_START, PREFLIGHT, START_EVENT, START_STEP
 
 __all__ = [
     "BATCH",
@@ -72,8 +73,10 @@ __all__ = [
     "JOURNAL",
     "LOSS",
     "PARTITION",
+    "PARTITION_START",
     "PATH",
     "PLAN",
+    "PREFLIGHT",
     "PRODUCER",
     "PROPERTY",
     "RECORD",
@@ -92,6 +95,8 @@ __all__ = [
     "SEGMENT",
     "SETTING",
     "STABLE_OFFSET",
+    "START_EVENT",
+    "START_STEP",
     "STATS",
     "SUMMARY",
     "TABLES",
@@ -564,6 +569,10 @@ TABLES: Final = {
         EVENT,
         WHICH_PARTITION,
         IMPACT,
+        PREFLIGHT,
+        START_EVENT,
+        PARTITION_START,
+        START_STEP,
         SUMMARY,
     )
 }

@@ -24,6 +24,7 @@ from kafkalog_core.format.names import (
 )
 from kafkalog_core.storage.access import code_of_error, denied, open_error
 from kafkalog_core.storage.paths import is_object
+from kafkalog_core.storage.reading import READING
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ def stat_path(path: str) -> os.stat_result:
         from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such a path alone
 
         return objects.status(path)
+    if path in READING.planned:
+        planned = READING.planned[path]
+        if planned is None:
+            raise NotFoundError("no such file or directory", path=path)
+        return planned.stat_result()
     try:
         return os.stat(path)
     except OSError as error:
@@ -131,12 +137,21 @@ def list_directory(path: str) -> Listing:
                     findings.append(seen)
     except OSError as error:
         raise open_error(path, error) from error
+    if READING.planned:
+        files = [*(file for file in files if file.path not in READING.planned), *_planned_in(path)]
     return Listing(
         path=path,
         files=tuple(sorted(files, key=lambda file: file.name.raw)),
         directories=tuple(sorted(directories, key=lambda directory: directory.raw_name)),
         findings=tuple(sorted(findings, key=lambda finding: finding.path)),
     )
+
+
+def _planned_in(path: str) -> Iterator[FileInfo]:
+    """Yield the files of a directory that are read as a plan will leave them."""
+    for name, planned in READING.planned.items():
+        if planned is not None and os.path.dirname(name) == path:
+            yield FileInfo.of(name, planned.stat_result())
 
 
 def _list_objects(path: str) -> Listing:
@@ -165,9 +180,13 @@ def names_in(path: str, *, directories: bool = False) -> Iterator[str]:
         return
     try:
         with os.scandir(path) as entries:
-            yield from (entry.name for entry in entries if not directories or entry.is_dir())
+            for entry in entries:
+                if (not directories or entry.is_dir()) and entry.path not in READING.planned:
+                    yield entry.name
     except OSError as error:
         raise open_error(path, error) from error
+    if READING.planned and not directories:
+        yield from (file.name.raw for file in _planned_in(path))
 
 
 def _look_at(entry: os.DirEntry[str]) -> FileInfo | DirectoryInfo | Finding:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from kafkalog_core.storage.object_paths import S3, is_object, object_parent
+from kafkalog_core.storage.reading import READING
 
 __all__ = ["absolute", "exists", "is_directory", "is_object", "is_there", "parent", "real"]
 
@@ -33,12 +34,14 @@ def exists(path: str) -> bool:
         from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such a path alone
 
         return objects.exists(path)
+    if path in READING.planned:
+        return READING.planned[path] is not None
     return os.path.lexists(path)
 
 
 def is_there(path: str) -> bool:
     """Return whether a path leads to something, links followed, as for Java's `File.exists`."""
-    return exists(path) if is_object(path) else os.path.exists(path)
+    return exists(path) if is_object(path) or path in READING.planned else os.path.exists(path)
 
 
 def is_directory(path: str) -> bool:

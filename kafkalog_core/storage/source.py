@@ -12,7 +12,7 @@ from itertools import islice
 from threading import get_ident
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog_core.errors import AccessError, StorageError
+from kafkalog_core.errors import AccessError, NotFoundError, StorageError
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_INT64
 from kafkalog_core.storage.access import open_error
 from kafkalog_core.storage.object_paths import is_object
@@ -113,6 +113,13 @@ class Source:
             from kafkalog_core.storage.object_file import ObjectFile  # noqa: PLC0415 -- for such a path alone
 
             return _ObjectSource(name, ObjectFile(name, None if READING.limit is None else READING.limit.count))
+        if name in READING.planned:
+            from kafkalog_core.storage.planned import PlannedSource  # noqa: PLC0415 -- for such a path alone
+
+            planned = READING.planned[name]
+            if planned is None:
+                raise NotFoundError("no such file or directory", path=name)
+            return PlannedSource(name, planned)
         try:
             status = os.stat(name)
             # A FIFO would block the open

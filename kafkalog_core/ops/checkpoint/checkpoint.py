@@ -39,12 +39,13 @@ from kafkalog_core.kafka.sim.cluster import read_topic_ids
 from kafkalog_core.kafka.sim.cluster_metadata import read_cluster_topics, read_log_levels
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import OFFSET_KINDS, read_broker_dir, served
+from kafkalog_core.kafka.sim.logdir.top_findings import file_findings
 from kafkalog_core.kafka.sim.logfiles import is_compacted
 from kafkalog_core.ops.checkpoint.file_repair import FileRepair, MetaSources, repair_meta, repair_topic_id, why
 from kafkalog_core.ops.checkpoint.offsets import PartitionExtents, offset_findings, repair_epochs, repair_offsets
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
-from kafkalog_core.ops.verify.companions import broker_uid, file_findings
+from kafkalog_core.ops.verify.companions import broker_uid
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
@@ -244,8 +245,9 @@ _AT_TOP: Final = BROKER_KINDS - {FileKind.CLEAN_SHUTDOWN}
 def plan_checkpoint(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """Plan `kafkalog checkpoint`: stage the changes and return the report.
 
-    Options, each optional: `kafka` (of a SettingsRequest), `beside` (paths of the broker's other log directories) and
-    `mark_clean`.
+    Options, each optional: `kafka` (of a SettingsRequest), `beside` (paths of the broker's other log directories),
+    `mark_clean`, and `is_recovered`: the caller has replayed the logs and simulated the start, so they are not verified
+    again.
     """
     return _Planner(request, stage, progress).plan()
 
@@ -471,6 +473,8 @@ class _Planner:
                 for finding in unclean_parts(partition, self._extent(place.path), self._context.release):
                     repaired.add((finding.path, finding.code))  # reported once
                     yield finding
+        if self._request.options.get("is_recovered"):
+            return
         # With the release that was inferred for the plan: verify must not infer another one from the same disk.
         settings = replace(self._context.request, kafka=str(self._context.release))
         yield from unverified(self._log_dir, self._request, settings, frozenset(repaired), self._progress)

@@ -14,7 +14,6 @@ An offset that replaces a lost or impossible one never makes a broker lose more 
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -38,6 +37,7 @@ from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import EpochText, read_epochs
 from kafkalog_core.ops.checkpoint.file_repair import FileRepair, read_text
 from kafkalog_core.ops.verify.producers import add_beyond_end, check_partition_offsets
+from kafkalog_core.storage.paths import exists
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
@@ -356,7 +356,7 @@ def _findings(file: EntryFile, text: EpochText | None, extent: Extent | None) ->
     """Return what is wrong with the file itself, and with its entries after the log end offset."""
     has_epochs = extent is not None and extent.is_v2
     if text is None:
-        if not has_epochs or os.path.lexists(file.path):
+        if not has_epochs or exists(file.path):
             return ()
         return (found("epochs.missing", file.path, topic=file.topic, partition=file.partition),)
     findings = list(text.findings)

@@ -7,17 +7,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings.broker_actions import DOES_NOT_START
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds, read_extent
 from kafkalog_core.kafka.sim.logdir.leader_epochs import History, read_epoch_file
+from kafkalog_core.kafka.sim.logdir.top_findings import file_findings, listed_findings
 from kafkalog_core.kafka.sim.logfiles import Checkpoints, Compaction, LogFile, place_of, unit_of_partition
 from kafkalog_core.kafka.sim.read_committed import read_committed_view
+from kafkalog_core.kafka.sim.start.disk import stops_broker
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.ops.impact.planned import DirState
 from kafkalog_core.ops.repair.context import read_context, target_dirs
-from kafkalog_core.ops.verify.companions import file_findings
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct, replace
 
@@ -131,10 +131,10 @@ class Logs:
     @cached_property
     def _refusal(self) -> str | None:
         """Why no broker starts on the directory, by the files at its top, a clause; None: nothing shows that."""
-        for finding in self._top_findings:
-            if (finding.broker_action or "").startswith(DOES_NOT_START):
-                return f"the broker does not start: {self.state.origin_of(finding.path)}: {finding.message.rstrip('.')}"
-        return None
+        finding = stops_broker(self._top_findings, rules_of(self._context.release))
+        if finding is None:
+            return None
+        return f"the broker does not start: {self.state.origin_of(finding.path)}: {finding.message.rstrip('.')}"
 
     @property
     def doubts(self) -> list[str]:
@@ -154,7 +154,7 @@ class Logs:
         broker_dir = self._context.broker_dir
         if broker_dir is None or not broker_dir.log_dir.is_broker_dir:
             return []
-        return [*broker_dir.findings, *broker_dir.log_dir.findings, *file_findings(broker_dir)]
+        return [*broker_dir.findings, *listed_findings(broker_dir.log_dir), *file_findings(broker_dir)]
 
     def _read(self, place: PartitionPath) -> Log:
         origin = self.state.origin_of(place.path)

@@ -29,6 +29,7 @@ from kafkalog_core.ops.reindex.steps import Step
 from kafkalog_core.ops.verify import verdict
 from kafkalog_core.ops.verify.indexes import EntryWindows, OffsetIndexCheck, TimeIndexCheck
 from kafkalog_core.ops.verify.producers import check_epochs, first_start_offset
+from kafkalog_core.storage.paths import exists
 from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import Source
 from kafkalog_core.text import count_of
@@ -242,7 +243,7 @@ def _starts(log_epochs: Sequence[EpochStart], known_from: int, *, has_legacy: bo
 
 
 def _read(path: str, partition: Partition) -> EpochText | None:
-    if not os.path.lexists(path):
+    if not exists(path):
         return None
     file = EntryFile(path=path, kind=FileKind.LEADER_EPOCH, topic=partition.topic, partition=partition.partition)
     try:

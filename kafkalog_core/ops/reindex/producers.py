@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
@@ -200,7 +199,7 @@ def txn_index_step(
     why = what_is_wrong(findings, path)
     if why is None and not writes_all:
         return None
-    before = 0 if file is None else os.path.getsize(file.path) // TXN_INDEX_ENTRY.size
+    before = 0 if file is None else file.size_bytes // TXN_INDEX_ENTRY.size
     why = f"{why or NOT_A_RECOVERY}; {count_of(before, 'aborted transaction')} before, {count} after"
     return Step(kind="write", path=path, why=why, content=new, like=log_path)
 

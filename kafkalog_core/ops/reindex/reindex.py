@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import Segment
 
-__all__ = ["PartitionReindex", "plan_reindex", "rebuild"]
+__all__ = ["PartitionReindex", "plan_reindex", "rebuild", "rules_of_indexes", "with_repaired"]
 
 
 # What an interrupted append leaves; after it there is no batch.
@@ -112,6 +112,7 @@ class PartitionReindex:
         segments = self._partition.segments
         self._recovered_from = recovered_from(task, segments)
         self._kept = 0
+        self._tail_bytes = 0
         self._has_legacy = False
         self._states: ProducerStates | None = None
         self._epochs: list[EpochStart] | None = []
@@ -143,7 +144,12 @@ class PartitionReindex:
                 count=self._kept,
             )
             findings = (*findings, kept)
-        return ReindexReport(findings=findings, refusals=self._refusals.findings, losses=tuple(self._losses))
+        return ReindexReport(
+            findings=findings,
+            refusals=self._refusals.findings,
+            losses=tuple(self._losses),
+            tail_bytes=self._tail_bytes,
+        )
 
     def steps(self) -> Iterator[Step]:
         """Yield the changes, in the order in which they are made."""
@@ -214,6 +220,8 @@ class PartitionReindex:
             self._forget(segment)
             return
         self._pass(recovery)
+        if not self._task.as_broker:
+            self._tail_bytes = recovery.cut_bytes
         if is_meant:
             # An index must not name what is truncated
             is_new = recovery.stop is not None
@@ -496,7 +504,7 @@ class _Planner:
         self._stage = stage
         self._progress = progress
         self._context = request.context()
-        self._rules = _rules(self._context.release)
+        self._rules = rules_of_indexes(self._context.release)
         self._used: list[Setting] = []
         self._other_files: list[Finding] = []
         self._refusals: list[Finding] = []
@@ -514,7 +522,7 @@ class _Planner:
                 # A cut removes bytes and repairs no finding about the file.
                 if is_taken and step.kind != "cut":
                     written.add(step.path)
-            reports.append(_with_repaired(report_of(), written))
+            reports.append(with_repaired(report_of(), written))
         return PlanReport(
             findings=(
                 *self._other_files,
@@ -525,7 +533,7 @@ class _Planner:
             losses=tuple(loss for each in reports for loss in each.losses),
             settings=distinct_settings(self._used) if tasks else (),
             release=self._context.guess if tasks else None,
-            needs_release=changes > 0 and not self._context.guess.agree(_rules),
+            needs_release=changes > 0 and not self._context.guess.agree(rules_of_indexes),
         )
 
     def _strays(self, tasks: list[ReindexTask]) -> Iterator[Finding]:
@@ -606,7 +614,7 @@ class _Planner:
         )
 
 
-def _with_repaired(report: ReindexReport, written: set[str]) -> ReindexReport:
+def with_repaired(report: ReindexReport, written: set[str]) -> ReindexReport:
     """Return the report of a partition, with the plan as the cure of the findings about files that it writes."""
     findings = tuple(
         replace(each, cure=MENDED_BY_PLAN, next_step=None)
@@ -632,7 +640,7 @@ def rebuild(task: ReindexTask, stream: OutputStream, advance: Callable[[int], No
     return work.report
 
 
-def _rules(release: Release) -> RecoveryRules:
+def rules_of_indexes(release: Release) -> RecoveryRules:
     """Return the rules of a release that has indexes: for 0.7 those of the next one.
 
     A control batch that the cleaner has emptied does not prevent an index, although releases before 2.0 fail at it.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Literal
 
-from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import FileKind, segment_file_name
-from kafkalog_core.storage.source import WINDOW_BYTES, Source
+from kafkalog_core.storage.paths import exists
+from kafkalog_core.storage.planned import FileSlice, Pieces
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import Segment
 
-__all__ = ["FileSlice", "ReindexReport", "ReindexTask", "Step", "split_steps", "stage_step", "taken_name"]
+__all__ = ["ReindexReport", "ReindexTask", "Step", "split_steps", "stage_step", "taken_name"]
 
 
 class ReindexTask(Struct, frozen=True, kw_only=True):
@@ -47,36 +46,19 @@ class ReindexTask(Struct, frozen=True, kw_only=True):
 
 
 class ReindexReport(Struct, frozen=True, kw_only=True):
-    """The report on a partition, apart from its steps."""
+    """The report on a partition, apart from its steps.
+
+    Args:
+        findings: what is reported.
+        refusals: what is not reindexed.
+        losses: what is lost.
+        tail_bytes: bytes of an append that was interrupted at the end of the log, which are left.
+    """
 
     findings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()
     losses: tuple[Loss, ...] = ()
-
-
-class FileSlice(Struct, frozen=True):
-    """Bytes of a file."""
-
-    path: str
-    start: int
-    end: int
-
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes, a window at a time.
-
-        Raises NotFoundError, AccessError or UnreadableError, and StorageError where the file ends before `end`.
-        """
-        position = self.start
-        with Source.open(self.path) as source:
-            while position < self.end:
-                # In windows: the log of a split segment is above 2^31 offsets, and may be large.
-                window = source.window(position, min(WINDOW_BYTES, self.end - position))
-                if not window:
-                    raise StorageError(
-                        f"it became shorter while kafkalog read it: byte {position} is missing", path=self.path
-                    )
-                yield bytes(window)
-                position += len(window)
+    tail_bytes: int = 0
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -108,8 +90,7 @@ def stage_step(step: Step, stage: Stage) -> None:
     elif step.kind == "remove":
         stage.remove(step.path, why=step.why)
     else:
-        pieces = step.content.pieces() if isinstance(step.content, FileSlice) else [step.content]
-        stage.write(step.path, pieces, why=step.why, like=step.like, mtime_ns=step.mtime_ns)
+        stage.write(step.path, Pieces((step.content,)), why=step.why, like=step.like, mtime_ns=step.mtime_ns)
 
 
 def taken_name(segment: Segment, parts: Sequence[SplitPart]) -> str | None:
@@ -117,7 +98,7 @@ def taken_name(segment: Segment, parts: Sequence[SplitPart]) -> str | None:
     for part in parts:
         path = _path(segment, part, FileKind.LOG)
         # The first part has the old name, and replaces the segment.
-        if part.base_offset != segment.base_offset and os.path.lexists(path):
+        if part.base_offset != segment.base_offset and exists(path):
             return f"{path} exists already"
     return None
 

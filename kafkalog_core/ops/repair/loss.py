@@ -10,7 +10,7 @@ from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, TRANSACTIONAL_BIT
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct, field
+from kafkalog_core.structs import Struct, asdict, field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Loss", "measure_loss"]
+__all__ = ["Loss", "cure_of_loss", "measure_loss"]
 
 
 class Loss(Struct, frozen=True, kw_only=True):
@@ -38,6 +38,7 @@ class Loss(Struct, frozen=True, kw_only=True):
         transactions: number of transactions with records there.
         producers: number of producers that wrote there.
         cure: how to lose less, one sentence; None: unknown.
+        why: the reason, a clause; None: the plan has one for all.
     """
 
     topic: str | None
@@ -53,6 +54,13 @@ class Loss(Struct, frozen=True, kw_only=True):
     transactions: int = 0
     producers: int = 0
     cure: str | None = None
+    why: str | None = None
+
+    def row(self) -> dict[str, object]:
+        """Return the `loss` row by column name."""
+        row = asdict(self)
+        row["file"] = row.pop("path")
+        return row
 
 
 _MARKED: Final = CONTROL_BIT | TRANSACTIONAL_BIT
@@ -100,11 +108,6 @@ def measure_loss(partition: Partition, cuts: Sequence[tuple[str, int]], high_wat
     if tally.first_offset is None and not tally.records and not tally.has_more:
         return None
     is_known = not tally.has_unknown_count
-    cure = _UNKNOWN
-    if high_watermark is not None:
-        # Below it, consumers may have read the records, and other replicas have them.
-        is_below = tally.first_offset is None or tally.first_offset < high_watermark
-        cure = _COMMITTED if is_below else _ABOVE
     return Loss(
         topic=partition.topic,
         partition=partition.partition,
@@ -118,8 +121,16 @@ def measure_loss(partition: Partition, cuts: Sequence[tuple[str, int]], high_wat
         max_timestamp_ms=tally.max_timestamp_ms,
         transactions=tally.transactions,
         producers=len(tally.producers),
-        cure=cure,
+        cure=cure_of_loss(tally.first_offset, high_watermark),
     )
+
+
+def cure_of_loss(first_offset: int | None, high_watermark: int | None) -> str:
+    """Return how to lose less: records from an offset on may be on other replicas, by the high watermark."""
+    if high_watermark is None:
+        return _UNKNOWN
+    # Below it, consumers may have read the records, and other replicas have them.
+    return _COMMITTED if first_offset is None or first_offset < high_watermark else _ABOVE
 
 
 def _read(path: str, start: int, tally: _Tally, high_watermark: int | None, *, is_v07: bool) -> None:

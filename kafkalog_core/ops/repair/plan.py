@@ -108,6 +108,8 @@ class PlanReport(Struct, frozen=True, kw_only=True):
         held: options that do not act on topics that are not named.
         details: rows of further tables that the command shows.
         note: what the plan leaves out although it was requested, and the next command, as a clause; None: nothing.
+        undecided: what the user has to decide before an apply; None: nothing.
+        verdict: the first sentence of the answer, without a full stop; None: what the plan changes is enough.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -120,6 +122,8 @@ class PlanReport(Struct, frozen=True, kw_only=True):
     held: tuple[HeldOption, ...] = ()
     details: tuple[RowChunk, ...] = ()
     note: str | None = None
+    undecided: Refusal | None = None
+    verdict: str | None = None
 
 
 Planner: TypeAlias = Callable[[PlanRequest, Stage, Progress], PlanReport]
@@ -209,6 +213,7 @@ def obstacles_of(plan: Plan) -> tuple[Refusal, ...]:
     if plan.report.held and not plan.request.settings.topics:  # also without changes: not what was asked for
         found.append(held_refusal(plan.report.held, plan.request.command_line))
     if plan.changes:
+        found += [] if plan.report.undecided is None else [plan.report.undecided]
         found += _of_links(plan)
         found += _of_release(plan)
         # A deletion by an assumed retention has to be wanted.

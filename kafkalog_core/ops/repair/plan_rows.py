@@ -17,12 +17,12 @@ from kafkalog_core.storage.changing.journal_search import (
     leading_directory,
     undo_command,
 )
-from kafkalog_core.structs import Struct, asdict
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.setting_table import Setting
@@ -69,7 +69,8 @@ class PlanRows(Struct, frozen=True, kw_only=True):
     """The rows of one plan, by table; `details` are of the command's own tables.
 
     Shown to people, without a row of their own: `refusals`, of which the plan's row has the text, `spaces`, what is
-    `assumed`, the `note` of the planner, and the command that shows the `impact` on groups of consumers.
+    `assumed`, the `note` and the `verdict` of the planner, and the command that shows the `impact` on groups of
+    consumers.
     """
 
     plan: Row
@@ -83,6 +84,7 @@ class PlanRows(Struct, frozen=True, kw_only=True):
     details: tuple[RowChunk, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     note: str | None = None
+    verdict: str | None = None
     impact: str | None = None
 
     def chunks(self) -> Iterator[RowChunk]:
@@ -109,7 +111,9 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         "command": plan.command,
         "root": root,
         "state": state,
-        "message": "; ".join(text for text in (report.note, _message(plan, state, journal)) if text is not None),
+        "message": "; ".join(
+            text for text in (report.verdict, report.note, _message(plan, state, journal)) if text is not None
+        ),
         "changes": len(plan.changes),
         "needed_bytes": sum(space.needed_bytes for space in plan.spaces) if plan.changes else None,
         "free_bytes": _tightest(plan.spaces),
@@ -127,7 +131,7 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
     return PlanRows(
         plan=row,
         settings=tuple(_setting_row(setting) for setting in report.settings),
-        losses=tuple(_loss_row(asdict(loss)) for loss in report.losses),
+        losses=tuple(loss.row() for loss in report.losses),
         findings=tuple(
             _finding_row(finding, is_done=journal is not None) for finding in (*report.findings, *report.refusals)
         ),
@@ -137,6 +141,7 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         details=report.details,
         assumed=report.assumptions,
         note=report.note,
+        verdict=report.verdict,
         impact=_impact_command(plan) if plan.changes and state in {"planned", "refused"} else None,
     )
 
@@ -258,12 +263,6 @@ def _tightest(spaces: Sequence[Space]) -> int | None:
 
 def _setting_row(setting: Setting) -> Row:
     return {"name": setting.name, "value": setting.text, "origin": setting.source}
-
-
-def _loss_row(loss: Mapping[str, object]) -> Row:
-    row = dict(loss)
-    row["file"] = row.pop("path")
-    return row
 
 
 _UNDO: Final = "undo"

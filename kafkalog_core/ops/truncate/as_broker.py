@@ -19,12 +19,13 @@ from kafkalog_core.ops.truncate.truncation import (
     epochs_after,
     truncate_at_damage,
 )
+from kafkalog_core.storage.planned import FileSlice, Pieces
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
@@ -35,10 +36,9 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["SwapCompletion", "stage_completion", "truncate_as_broker"]
+__all__ = ["BrokerTruncation", "SwapCompletion", "holds_all", "stage_completion", "truncate_as_broker"]
 
 
-_PIECE_BYTES: Final = 1024 * 1024
 _CODES: Final = {
     "fatal": "truncate.broker-stops",
     "offline": "truncate.broker-offline",
@@ -273,7 +273,8 @@ def stage_completion(completion: SwapCompletion, stage: Stage) -> None:
     for file in completion.moved:
         target = f"{completion.directory}/{file.name.raw}"
         why = "a broker puts the finished replacement in place when it starts"
-        stage.write(target, _pieces(file), why=why, like=like, mtime_ns=file.mtime_ns, swap=base)
+        content = Pieces((FileSlice(file.path, 0, file.size_bytes),))
+        stage.write(target, content, why=why, like=like, mtime_ns=file.mtime_ns, swap=base)
     indexes = _indexes(completion)
     for name, content, why in indexes:
         stage.write(f"{completion.directory}/{name}", [content], why=why, like=like, swap=base)
@@ -314,10 +315,12 @@ def _indexes(completion: SwapCompletion) -> list[tuple[str, bytes, str]]:
     ]
 
 
-def _pieces(file: FileInfo) -> Iterator[bytes]:
-    with Source.open(file.path) as source:
-        for position in range(0, file.size_bytes, _PIECE_BYTES):
-            yield source.read(position, min(_PIECE_BYTES, file.size_bytes - position))
+def holds_all(completion: SwapCompletion) -> bool:
+    """Return whether the segments that replacements replace have every record of these."""
+    logs = [file for file, _ in completion.replaced if file.name.kind is FileKind.LOG]
+    covered = sorted(map(_extent, logs))
+    moved = (file for file in completion.moved if file.name.kind is FileKind.LOG)
+    return bool(logs) and all(_first_uncovered(file, covered) == file.size_bytes for file in moved)
 
 
 def _extent(file: FileInfo) -> tuple[int, int]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["plan_truncate"]
+__all__ = ["cuts_of", "plan_truncate", "stage_lower_offsets", "start_rules", "what_is_deleted"]
 
 _LOWERED_AFTERWARDS: Final = (FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK, FileKind.CLEANER_OFFSET)
 """The checkpoints that are lowered after the logs are truncated; log start offsets are lowered before."""
@@ -202,8 +202,8 @@ def _is_blocked(plan: _PartitionPlan) -> bool:
 
 def _report(plan: _PartitionPlan, truncation: Truncation, companions: CompanionFiles, facts: PartitionFacts) -> None:
     path = plan.partition.path
-    plan.findings.add("truncate.cut", path, offset=truncation.end_offset, what=_what(truncation))
-    plan.add_losses(_cuts(truncation), facts)
+    plan.findings.add("truncate.cut", path, offset=truncation.end_offset, what=what_is_deleted(truncation))
+    plan.add_losses(cuts_of(truncation), facts)
     # An unreadable record leaves the state of producers unknown. The truncation is planned all the same, because the
     # snapshots after the end must be deleted in any case.
     if companions.obstacle is not None:
@@ -214,7 +214,7 @@ def _report(plan: _PartitionPlan, truncation: Truncation, companions: CompanionF
         plan.findings.add("truncate.open-transactions", path, offset=first, count=len(companions.open_transactions))
 
 
-def _what(truncation: Truncation) -> str:
+def what_is_deleted(truncation: Truncation) -> str:
     """Return what is deleted, as clauses."""
     parts = []
     for each in truncation.segments:
@@ -233,7 +233,7 @@ def _what(truncation: Truncation) -> str:
     return "; ".join(parts)
 
 
-def _cuts(truncation: Truncation) -> Iterator[list[tuple[str, int]]]:
+def cuts_of(truncation: Truncation) -> Iterator[list[tuple[str, int]]]:
     """Yield the deleted parts, each a list of logs that follow each other, with the byte from which each is deleted."""
     shorter = [(each.segment.files[0].path, each.size_bytes) for each in truncation.segments]
     removed = [(segment.files[0].path, 0) for segment in truncation.removed]
@@ -283,7 +283,7 @@ class _Planner:
         # what the metadata log assigns elsewhere matters only to what a broker will do
         elsewhere = self._context.assigned_elsewhere if self._is_as_broker else {}
         changed = {each.partition.path for each in plans if each.is_changed}
-        rules: Callable[[Release], object] = _start_rules if self._is_as_broker else _has_producers
+        rules: Callable[[Release], object] = start_rules if self._is_as_broker else _has_producers
         if completions:
             rules = _replacement_rules
         is_expiration_decisive = any(companions.is_expiration_decisive for _, companions in done)
@@ -359,7 +359,7 @@ class _Planner:
 
     def _lower(self, kind: FileKind, ends: Mapping[tuple[str | None, int | None], int]) -> None:
         if self._context.broker_dir is not None and ends:
-            _stage_lower_offsets(self._context.broker_dir, kind, ends, self._stage)
+            stage_lower_offsets(self._context.broker_dir, kind, ends, self._stage)
 
     def _plans(self) -> Iterator[_PartitionPlan]:
         """Yield the plans of all partitions in their order, from several processes where that is faster."""
@@ -389,7 +389,7 @@ class _Planner:
         return facts
 
 
-def _stage_lower_offsets(
+def stage_lower_offsets(
     broker_dir: BrokerDir, kind: FileKind, ends: Mapping[tuple[str | None, int | None], int], stage: Stage
 ) -> None:
     """Stage the entries of one checkpoint that are above the end of their log; its other lines stay as they are.
@@ -426,7 +426,7 @@ def _of_metadata(partition: Partition) -> Finding:
     return found("truncate.metadata-log", partition.path, topic=partition.topic, partition=partition.partition)
 
 
-def _start_rules(release: Release) -> object:
+def start_rules(release: Release) -> object:
     """Return the rules of a release that decide where its start truncates a log without replacements.
 
     How it looks for an offset decides whether it starts, not where it truncates.
@@ -438,7 +438,7 @@ def _start_rules(release: Release) -> object:
 
 def _replacement_rules(release: Release) -> object:
     """Return the same where replacements wait."""
-    return rules_of(release).swaps, _start_rules(release)
+    return rules_of(release).swaps, start_rules(release)
 
 
 def _has_producers(release: Release) -> bool:

@@ -24,23 +24,22 @@ from kafkalog_core.format.names import (
 )
 from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
+from kafkalog_core.kafka.sim.logdir.top_findings import file_findings, listed_findings
 from kafkalog_core.kafka.sim.start.outcome import STOPS
 from kafkalog_core.kafka.sim.start.replay import end_of_log
 from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblem
 from kafkalog_core.ops.repair.context import DirContext, TargetDir, guess_release
 from kafkalog_core.ops.repair.undo import scope_of
-from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.ops.verify.broker_action import NOT_READ, Starts, Unmarking, is_unmarking, with_broker_actions
 from kafkalog_core.ops.verify.client_reads import with_consumers
 from kafkalog_core.ops.verify.companions import (
-    _NO_META,
     OWNERSHIP_CODES,
     check_directories,
     check_files,
-    file_findings,
     is_read_only_mount,
     read_metadata,
 )
@@ -75,8 +74,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LogDirs", "interrupted_runs"]
 
-_WORSE: Final = _NO_META | {"dir.future-beside-current"}
-"""Warnings of a listing that are errors in a log directory: no healthy broker leaves them."""
 _NAMES_SHOWN: Final = 5
 _Verdict = PartitionVerdict | PlaceVerdict
 
@@ -306,11 +303,7 @@ class LogDirs:
     def verdict(self, target: LogDirTarget) -> PlaceVerdict:
         """Return the findings about a log directory itself."""
         log_dir = target.log_dir
-        findings = [
-            replace(finding, severity="error") if finding.code in _WORSE else finding
-            for finding in log_dir.findings
-            if finding.code not in OWNERSHIP_CODES
-        ]
+        findings = [finding for finding in listed_findings(log_dir) if finding.code not in OWNERSHIP_CODES]
         findings += check_files(log_dir.path, log_dir.files)
         if log_dir.remote_index_cache:
             findings += check_files(os.path.dirname(log_dir.remote_index_cache[0].path), log_dir.remote_index_cache)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.ops.reindex.steps import FileSlice
+from kafkalog_core.storage.planned import FileSlice
 from kafkalog_core.storage.source import WINDOW_BYTES
 
 if TYPE_CHECKING:

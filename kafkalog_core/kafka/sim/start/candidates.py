@@ -134,15 +134,21 @@ def _is_odd_index(segment: Segment, *, may_end_at_base: bool) -> bool:
     return final.timestamp_ms < first.timestamp_ms or final.relative_offset < 0
 
 
-def txn_index_fault(path: str, base_offset: int, rules: LoaderRules) -> str | None:
-    """Return what a broker finds wrong with a transaction index: `stray` (it recovers) or `version` (it stops)."""
+def txn_index_fault(path: str, base_offset: int, rules: LoaderRules | None = None) -> str | None:
+    """Return what a broker finds wrong with a transaction index: `stray` (it recovers) or `version` (it stops).
+
+    Args:
+        path: of the index.
+        base_offset: of its segment.
+        rules: those of the release; None: what a broker of any release finds wrong with it.
+    """
     try:
         with Source.open(path) as source:
             position = 0
             while position < MAX_TXN_INDEX_BYTES and (window := source.window(position)):
                 whole = len(window) - len(window) % TXN_INDEX_ENTRY.size
                 for version, _, _, last_offset, _ in iter_txn_entries(window[:whole]):
-                    if not rules.knows_txn_version(version):
+                    if version and (rules is None or not rules.knows_txn_version(version)):
                         return "version"
                     if last_offset < base_offset:
                         return "stray"

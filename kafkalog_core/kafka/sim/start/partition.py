@@ -129,6 +129,7 @@ class PartitionLoad:
         self._completed: _Live | None = None
         self._zero_indexes: frozenset[int] = frozenset()
         self._is_end_lost = False
+        self._reads_unstable = False
         self._result: LoadResult | None = None
 
     @property
@@ -474,6 +475,7 @@ class PartitionLoad:
             is_end_lost=self._is_end_lost,
             zero_indexes=self._zero_indexes,
             forgets_producers=self._producers.has_forgotten,
+            reads_unstable=self._reads_unstable,
         )
 
     def _drop_snapshots(self) -> None:
@@ -498,6 +500,7 @@ class PartitionLoad:
                 # LocalLog.read: OffsetOutOfRangeException, which no caller catches
                 sentence = f"a transaction is open from offset {first} on, and the log ends before it, at {end_offset}"
                 self._stop(self._live[-1].log_path or self._partition.path, f"{sentence}: the broker stops")
+            self._reads_unstable = self._reads_unstable or offset < end_offset
             obstacle = None if offset >= end_offset else find_offset(readings, offset, search=self._rules.search)
             if obstacle is not None:
                 self._blocked(*obstacle)

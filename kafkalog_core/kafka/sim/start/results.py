@@ -145,6 +145,7 @@ class LoadResult(Struct, frozen=True, kw_only=True):
             it can be.
         forgets_producers: whether no producer snapshot is left after a clean shutdown, so that the broker knows no
             producer, and no open transaction.
+        reads_unstable: whether the first unstable offset is looked up in the log, because of a transaction.
     """
 
     problem: LoadProblem | None = None
@@ -161,6 +162,7 @@ class LoadResult(Struct, frozen=True, kw_only=True):
     is_end_lost: bool = False
     zero_indexes: frozenset[int] = frozenset()
     forgets_producers: bool = False
+    reads_unstable: bool = False
 
     @property
     def lost_bytes(self) -> int:

@@ -1,0 +1,77 @@
+"""`kafkalog preflight`: what the next start of a broker does to its log directories."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.running import cores, warn_of_interpreted, watched
+from kafkalog_cli.options import common
+from kafkalog_cli.options.details import Detail, detail_options
+from kafkalog_cli.options.kafka import kafka_start_options, now_option
+from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.render.progress import end_progress
+from kafkalog_cli.render.writers import PREFLIGHTS, open_results
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.ops.preflight.preflight import PreflightRequest, preflight
+
+if TYPE_CHECKING:
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+
+__all__ = ["preflight_command"]
+
+EXAMPLES = (
+    Example("kafkalog preflight /var/lib/kafka", "Does the broker start, and what does it lose?"),
+    Example(
+        "kafkalog preflight --config server.properties /data/1/kafka /data/2/kafka",
+        "All log directories of a broker together, with its settings",
+    ),
+    Example("kafkalog preflight --kafka 4.4.0 /var/lib/kafka", "And what would another release do?"),
+    Example("kafkalog preflight /var/lib/kafka && systemctl start kafka", "Start a broker only if it loses nothing"),
+)
+
+
+@click.command(name="preflight", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(readable=False))
+@common.jobs_option
+@detail_options
+@now_option
+@kafka_start_options
+@reading_options
+@common.output_option
+def preflight_command(
+    paths: tuple[str, ...], now_ms: int, request: SettingsRequest, output: str, detail: Detail, **given: Any
+) -> int:
+    """Show what the next start of a broker does to its log directories, before it is started.
+
+    PATH is a log directory: name all log directories of the broker, and that of its metadata log. kafkalog reads
+    everything and simulates the start of the release that left the files, or of --kafka: whether the process starts,
+    and which file stops it; log directories that go offline; for each partition where its log is truncated, how many
+    records are lost, and how many of them consumers may have read (below the high watermark); which partitions are not
+    served; and what is wrong afterwards without a message. Nothing is changed.
+
+    The exit status is 0 if the broker starts and no record is lost, hidden or refused, else 4.
+    """
+    warn_of_interpreted()
+    targets = common.resolve_all(paths, Selection())
+    with watched() as progress:
+        result = preflight(
+            PreflightRequest(
+                targets=targets, now_ms=now_ms, kafka=request, jobs=given["jobs"] or cores(), clock=time.monotonic
+            ),
+            progress,
+        )
+    end_progress()
+    status = ExitStatus.DAMAGE if result.is_harmed else ExitStatus.CLEAN
+    writer = open_results(PREFLIGHTS, output, has_details=detail.is_asked, explains=detail.explains)
+    writer.write(result)
+    report = Report()
+    report.partitions = len(result.partitions)
+    report.bytes = result.read_bytes
+    report.rows = sum(chunk.count for chunk in result.chunks())
+    writer.finish(report.summary_row() | {"exit_status": int(status)})
+    return int(status)

@@ -1,0 +1,55 @@
+"""Findings of `kafkalog recover`: what it chose for a partition, and what it cannot bring back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog_core.findings.kinds import VERIFY, FindingType
+
+__all__ = ["RECOVERIES"]
+
+RECOVERIES: Final = {
+    "recover.refetched": FindingType(
+        "warning",
+        "The log ends at offset {offset} afterwards, before its first damage: {what}. Other replicas are in sync "
+        "(nodes {nodes}).",
+        "Fetches the records from the leader, as a follower.",
+        "Start this broker only while a replica of these nodes is the leader: a leader that has lost records makes "
+        "its followers truncate theirs.",
+        "An in-sync replica has every committed record. A follower fetches what is after the end of its own log, and "
+        "never what is missing before it.",
+    ),
+    "recover.left": FindingType(
+        "warning",
+        "This place cannot be excised, because {why}: {what}.",
+        None,
+        "Copy the partition from a healthy replica, if there is one.",
+        "Only whole batches between readable ones can be replaced. The segment ends before such a place; later "
+        "segments are kept.",
+    ),
+    "recover.replacement-given-up": FindingType(
+        "warning",
+        "The replacement {names} lacks records of the segments that it replaces, and these have all of its records: "
+        "the plan deletes the replacement, and keeps the segments.",
+        "Puts a replacement in place when it starts, and deletes the segments in its range.",
+        "Nothing needs to be done: the cleaner compacts the log again.",
+        "Compaction and the split of a segment write a .swap file from segments that exist until it is in place.",
+    ),
+    "recover.not-started": FindingType(
+        "error",
+        "A broker would not start on this partition after the plan: {problem}.",
+        "Does not start, or takes the log directory offline.",
+        "See what is wrong: kafkalog verify.",
+        "The simulated start of a broker on the files as the plan leaves them.",
+        next_step=VERIFY,
+    ),
+    "recover.truncated-again": FindingType(
+        "error",
+        "A broker that starts after an unclean shutdown would still truncate {size_bytes} bytes of this log after the "
+        "plan.",
+        "Truncates the log when it recovers it.",
+        "See what is wrong: kafkalog verify.",
+        "The simulated start of a broker on the files as the plan leaves them.",
+        next_step=VERIFY,
+    ),
+}

@@ -1,0 +1,1 @@
+"""`kafkalog preflight`: what the next start of a broker does to its log directories."""

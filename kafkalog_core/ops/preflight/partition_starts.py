@@ -1,0 +1,301 @@
+"""What the next start of a broker does to one partition: its steps, what is lost, and what stays wrong silently."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Final, Literal
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
+from kafkalog_core.format.names import FileKind, fixed_file_name, parse_file_name, segment_file_name
+from kafkalog_core.kafka.sim.logdir.leader_epochs import read_epoch_file
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.ops.repair.loss import measure_loss
+from kafkalog_core.ops.truncate.as_broker import truncate_as_broker
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import Struct, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.sim.start.disk import Fate
+    from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadResult
+    from kafkalog_core.kafka.sim.start.snapshots import SnapshotFiles
+    from kafkalog_core.ops.repair.context import PartitionFacts
+    from kafkalog_core.ops.repair.loss import Loss
+    from kafkalog_core.storage.logdir import PartitionPath
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["PartitionStart", "Step", "load_partition", "with_findings"]
+
+StepKind = Literal["recovered", "truncated", "emptied", "deleted", "renamed", "created", "written", "rewritten"]
+_IN_A_LOG: Final = frozenset({"log", "batch", "record", "segment", "txn"})
+_OF_INDEXES: Final = frozenset({"index", "timeindex", "txnindex"})
+_HOLES: Final = frozenset({"segment.gap", "batch.gaps"})
+"""Warnings about records that are missing: nobody reports that after the start."""
+_OF_THE_START: Final = frozenset(
+    {"log.stops-broker", "log.end-unreadable", "log.end-hidden", LATER_RELEASE, FIRST_OFFSET_BACK}
+)
+"""Findings that are themselves about the start."""
+_EPOCHS: Final = fixed_file_name(FileKind.LEADER_EPOCH)
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """One thing that a start does to one file.
+
+    Args:
+        kind: what it does.
+        path: of the file.
+        position: byte from which on a log is truncated.
+        offset: of that byte, or of the file.
+        size_bytes: bytes of a log that are deleted.
+        why: a clause; empty: that is normal.
+    """
+
+    kind: StepKind
+    path: str
+    position: int | None = None
+    offset: int | None = None
+    size_bytes: int = 0
+    why: str = ""
+
+
+class PartitionStart(Struct, frozen=True, kw_only=True):
+    """One partition and its start.
+
+    Args:
+        place: its directory.
+        log_dir: path of the log directory.
+        result: of its load; None: it is not simulated.
+        steps: what it does to its files; of a load that does not come to its end none.
+        losses: what it deletes.
+        cut: how records are lost: by a truncation, or because the log ends below its start; None: none are.
+        recovery_bytes: bytes that recovery reads.
+        records: number of records before the start, as far as headers count them.
+        last_offset: the last offset before the start; None: unknown, or none.
+        fate: what becomes of it.
+        silent: findings about what the start neither repairs nor notices.
+    """
+
+    place: PartitionPath
+    log_dir: str
+    result: LoadResult | None
+    steps: tuple[Step, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    cut: Literal["truncated", "below-start"] | None = None
+    recovery_bytes: int = 0
+    records: int = 0
+    last_offset: int | None = None
+    fate: Fate = "loaded"
+    silent: tuple[Finding, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return self.place.name.raw
+
+    @property
+    def lost_records(self) -> int | None:
+        """Records that the start deletes; None: they cannot be counted."""
+        counts = [loss.records for loss in self.losses]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def lost_committed(self) -> int | None:
+        """Those below the checkpointed high watermark; None: unknown."""
+        counts = [loss.committed_records for loss in self.losses]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def first_lost(self) -> int | None:
+        """The first offset that is lost: where the log is truncated, or of what is deleted; None: unknown, or none."""
+        cut = next((step.offset for step in self.steps if step.kind in {"truncated", "emptied"}), None)
+        firsts = [loss.first_offset for loss in self.losses if loss.first_offset is not None]
+        return min(firsts, default=None) if cut is None else cut
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes of log that it deletes; those that a replacement of segments holds do not count."""
+        return sum(loss.bytes for loss in self.losses)
+
+    @property
+    def hidden_offsets(self) -> int:
+        """Offsets after the log end offset that the broker finds; it assigns them again."""
+        result = self.result
+        if result is None or result.problem is not None or not result.is_end_lost or self.last_offset is None:
+            return 0
+        return max(0, self.last_offset + 1 - result.end_offset)
+
+    @property
+    def is_harmed(self) -> bool:
+        """Whether records are lost, hidden, or not served."""
+        is_served = self.fate in {"loaded", "deleted", "set-aside"}
+        return bool(not is_served or self.losses or self.hidden_offsets)
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether there is something to say of this partition, and not of its log directory alone."""
+        has_own_fate = self.fate in {"refused", "stray", "unknown"}
+        is_changed = bool(self.losses or self.hidden_offsets) or any(step.why for step in self.steps)
+        return has_own_fate or is_changed or bool(self.silent)
+
+
+def load_partition(place: PartitionPath, log_dir: str, facts: PartitionFacts) -> PartitionStart:
+    """Simulate the load of one partition, and measure what it deletes."""
+    try:
+        partition = read_partition(place.path)
+    except StorageError:  # verify reports it
+        return PartitionStart(place=place, log_dir=log_dir, result=None)
+    # Kafka 0.7 keeps no index and no checkpoint: its start is that of `truncate --as-broker`
+    if partition.format == "v07" or facts.context.is_clean is None:
+        return PartitionStart(place=place, log_dir=log_dir, result=None)
+    read: list[int] = []
+    load = PartitionLoad(partition, facts.context, facts.load_options, advance=read.append)
+    deque(load.run(), maxlen=0)
+    result = load.result
+    start = PartitionStart(place=place, log_dir=log_dir, result=result, recovery_bytes=sum(read))
+    if result.problem is not None:
+        return start
+    losses = [
+        loss
+        for cuts in _cuts(partition, facts, result)
+        if (loss := measure_loss(partition, cuts, facts.high_watermark)) is not None
+    ]
+    is_below_start = bool(result.removed) and not any(each.lost_bytes for each in result.segments)
+    return replace(
+        start,
+        steps=tuple(_steps(partition, result, load.snapshots)),
+        losses=tuple(losses),
+        cut=None if not losses else "below-start" if is_below_start else "truncated",
+    )
+
+
+def with_findings(start: PartitionStart, findings: Sequence[Finding]) -> PartitionStart:
+    """Return a start with the findings of the partition that are true after it, as before it."""
+    result = start.result
+    if result is None or result.problem is not None or start.fate not in {"loaded", "unserved", "stray"}:
+        return start
+    gone = _Gone(start, result)
+    silent = [finding for finding in findings if _is_wrong(finding) and not gone.has(finding)]
+    return replace(start, silent=tuple(silent))
+
+
+def _is_wrong(finding: Finding) -> bool:
+    return (finding.severity == "error" or finding.code in _HOLES) and finding.code not in _OF_THE_START
+
+
+# --- what is deleted --------------------------------------------------------------------------------------------------
+def _cuts(partition: Partition, facts: PartitionFacts, result: LoadResult) -> Iterator[list[tuple[str, int]]]:
+    """Yield the deleted parts, each a list of logs that follow each other, with the byte from which each is deleted."""
+    shorter = [(each.segment.files[0].path, each.size_bytes) for each in result.segments if _is_shorter(each)]  # type: ignore[union-attr]
+    removed = [(each.segment.files[0].path, 0) for each in result.removed if each.segment.log is not None]
+    apart = len(shorter) - bool(removed)
+    # a log that is truncated and the segments that are deleted after it lose one range of offsets
+    yield from ([cut] for cut in shorter[: max(0, apart)])
+    if removed:
+        yield [*shorter[max(0, apart) :], *removed]
+    if result.moved:  # what replaces segments may lack records of theirs
+        completion = truncate_as_broker(partition, facts, _ignore).completion
+        yield from ([cut] for cut in (() if completion is None else completion.lost))
+
+
+def _is_shorter(each: LoadedSegment) -> bool:
+    return each.segment is not None and each.segment.log is not None and each.lost_bytes > 0
+
+
+def _ignore(_: int) -> None:
+    """Ignore the bytes that are read."""
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+def _steps(partition: Partition, result: LoadResult, snapshots: SnapshotFiles) -> Iterator[Step]:
+    """Yield what a start does, in the order of `LogLoader.load`."""
+    for file, why in result.swept:
+        is_log = file.name.kind is FileKind.LOG
+        yield Step(kind="deleted", path=file.path, size_bytes=file.size_bytes if is_log else 0, why=why)
+    for file in result.moved:
+        yield Step(kind="renamed", path=file.path, why="the broker completes the replacement of segments")
+    for file in result.orphans:
+        yield Step(kind="deleted", path=file.path, why="it has no log")
+    for each in result.segments:
+        yield from _of_segment(partition, each)
+    for removed in result.removed:
+        segment = removed.segment
+        yield Step(
+            kind="deleted",
+            path=segment.files[0].path,
+            offset=segment.base_offset,
+            size_bytes=segment.size_bytes,
+            why=removed.why,
+        )
+    for offset, path in snapshots.deleted.items():
+        yield Step(kind="deleted", path=path, offset=offset)
+    for offset in snapshots.written:
+        name = segment_file_name(offset, FileKind.SNAPSHOT)
+        yield Step(kind="written", path=f"{partition.path}/{name}", offset=offset)
+    if _are_epochs_changed(partition, result):
+        yield Step(kind="rewritten", path=f"{partition.path}/{_EPOCHS}")
+
+
+def _of_segment(partition: Partition, each: LoadedSegment) -> Iterator[Step]:
+    if each.segment is None:
+        path = f"{partition.path}/{segment_file_name(each.base_offset, FileKind.LOG)}"
+        yield Step(kind="created", path=path, offset=each.base_offset)
+        return
+    path = each.segment.files[0].path
+    if each.is_emptied:
+        why = "its offsets go back where an index entry is due"
+        yield Step(kind="emptied", path=path, position=0, offset=each.base_offset, size_bytes=each.lost_bytes, why=why)
+    elif each.lost_bytes:
+        recovery = each.recovery
+        offset = each.base_offset if recovery is None else recovery.end_offset
+        why = "no whole batch follows" if recovery is None else recovery.stop_detail or "no whole batch follows"
+        yield Step(
+            kind="truncated",
+            path=path,
+            position=each.size_bytes,
+            offset=offset,
+            size_bytes=each.lost_bytes,
+            why=why,
+        )
+    elif each.occasion is not None:
+        why = "" if each.occasion == "unclean-stop" else each.why
+        yield Step(kind="recovered", path=path, offset=each.base_offset, why=why)
+
+
+def _are_epochs_changed(partition: Partition, result: LoadResult) -> bool:
+    if result.epochs is None:
+        return False
+    file = read_epoch_file(partition.path)
+    return tuple(() if file is None else file.entries) != tuple(result.epochs)
+
+
+# --- what remains wrong -----------------------------------------------------------------------------------------------
+class _Gone:
+    """What of the files before a start is not there after it, or was built again."""
+
+    def __init__(self, start: PartitionStart, result: LoadResult) -> None:
+        self._kept = {
+            each.segment.log.path: each
+            for each in result.segments
+            if each.segment is not None and each.segment.log is not None
+        }
+        self._by_stem = {path.rpartition(".")[0]: each for path, each in self._kept.items()}
+        self._changed = {step.path for step in start.steps if step.kind in {"deleted", "written", "rewritten"}}
+
+    def has(self, finding: Finding) -> bool:
+        """Return whether a finding is no longer true after the start, or is not about the content of files."""
+        subject = finding.code.partition(".")[0]
+        if finding.path in self._changed:
+            return True
+        if subject in _IN_A_LOG:
+            each = self._kept.get(finding.path)
+            if each is None:
+                return subject != "segment" or parse_file_name(os.path.basename(finding.path)).kind is FileKind.LOG
+            return finding.position is not None and finding.position >= each.size_bytes and each.lost_bytes > 0
+        if subject in _OF_INDEXES:
+            each = self._by_stem.get(finding.path.rpartition(".")[0])
+            return each is None or each.occasion is not None or each.is_emptied
+        return subject not in {"snapshot", "producer", "epochs"}

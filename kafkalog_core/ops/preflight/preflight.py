@@ -1,0 +1,385 @@
+"""`kafkalog preflight`: simulates one start of a broker on all its log directories.
+
+verify reads everything, and its findings hold what a broker does with each file outside of the logs; each partition is
+loaded by the same simulation (`PartitionLoad`) that verify's "a broker:" and `truncate --as-broker` ask. `DiskStart`
+decides by both. So there is one simulation, and this module asks it for the whole disk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog_core.command_lines import shell_path
+from kafkalog_core.errors import RefusedError, SelectionError
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.cluster import DirectoryOwners
+from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
+from kafkalog_core.ops.preflight.partition_starts import load_partition, with_findings
+from kafkalog_core.ops.preflight.sentences import verdict_of, what_of, why_of
+from kafkalog_core.ops.preflight.ways import way_of_fate, way_of_loss
+from kafkalog_core.ops.repair.context import read_context, target_dirs
+from kafkalog_core.ops.verify.engine import log_bytes, verify
+from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.verify.verdict import PartitionVerdict
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
+from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.refusals import Refusal, WayOut
+from kafkalog_core.storage.locks import lock_holder
+from kafkalog_core.structs import Struct, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kafkalog_core.engine.targets import Target
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.sim.evidence import ReleaseGuess
+    from kafkalog_core.ops.preflight.partition_starts import PartitionStart
+    from kafkalog_core.ops.repair.context import DirContext, TargetDir
+    from kafkalog_core.progress import Progress
+
+__all__ = ["Preflight", "PreflightRequest", "preflight"]
+
+
+class PreflightRequest(Struct, frozen=True, kw_only=True):
+    """What to simulate.
+
+    Args:
+        targets: the log directories of one broker.
+        now_ms: the time that counts as now, in milliseconds since 1970.
+        kafka: release and settings of the broker that starts.
+        jobs: number of processes that verify the logs.
+        clock: returns seconds, to measure how fast the disk is read; None: that is not measured.
+    """
+
+    targets: tuple[Target, ...]
+    now_ms: int
+    kafka: SettingsRequest = SettingsRequest()
+    jobs: int = 1
+    clock: Callable[[], float] | None = None
+
+
+class Preflight(Struct, frozen=True, kw_only=True):
+    """The result.
+
+    Args:
+        start: what the parts of the disk decide about the whole.
+        partitions: each with its start, in the order of the directories.
+        guess: the release, with its evidence.
+        findings: about the log directories themselves, and what several of them show together.
+        doubts: why the result may be wrong, a sentence each.
+        further: findings of other checks of the start.
+        read_bytes: bytes that were read to verify the logs.
+        read_ms: how long that took; None: it was not measured.
+    """
+
+    start: DiskStart
+    partitions: tuple[PartitionStart, ...]
+    guess: ReleaseGuess
+    findings: tuple[Finding, ...] = ()
+    doubts: tuple[str, ...] = ()
+    further: tuple[Finding, ...] = ()
+    read_bytes: int = 0
+    read_ms: int | None = None
+
+    @property
+    def release(self) -> str:
+        """The release as text."""
+        return str(self.guess.release)
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """Paths of the log directories."""
+        return tuple(self.start.log_dirs)
+
+    @property
+    def touched(self) -> tuple[PartitionStart, ...]:
+        """The partitions about which there is something to say, those with most lost records first."""
+        found = [each for each in self.partitions if each.is_touched]
+        return tuple(sorted(found, key=lambda each: (not each.is_harmed, -each.lost_bytes)))
+
+    @property
+    def truncated(self) -> tuple[PartitionStart, ...]:
+        """The partitions whose log the start truncates or deletes, torn ends included."""
+        return tuple(
+            each
+            for each in self.partitions
+            if each.losses or any(step.kind in {"truncated", "emptied"} for step in each.steps)
+        )
+
+    @property
+    def lost_records(self) -> int | None:
+        """Records that the start deletes; None: they cannot be counted."""
+        counts = [each.lost_records for each in self.partitions]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def lost_committed(self) -> int | None:
+        """Those below a checkpointed high watermark; None: unknown."""
+        counts = [each.lost_committed for each in self.partitions]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def unserved_records(self) -> int:
+        """Records of partitions that the broker does not serve, as far as headers count them."""
+        served = {"loaded", "deleted", "set-aside", "unknown"}
+        return sum(each.records for each in self.partitions if each.fate not in served)
+
+    @property
+    def recovery_bytes(self) -> int:
+        """Bytes of log that recovery reads."""
+        return sum(each.recovery_bytes for each in self.partitions)
+
+    @property
+    def recovery_ms(self) -> int | None:
+        """How long recovery takes at the rate at which this run read the disk; None: it was not measured."""
+        if not self.read_ms or not self.read_bytes:
+            return None
+        return self.recovery_bytes * self.read_ms // self.read_bytes
+
+    @property
+    def is_harmed(self) -> bool:
+        """Whether the broker does not start, or a record is lost, hidden or not served."""
+        is_warned = any(finding.severity == "error" for finding in self.further)
+        return self.start.stop is not None or is_warned or any(each.is_harmed for each in self.partitions)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence without its full stop."""
+        return verdict_of(self)
+
+    def chunks(self) -> Iterator[RowChunk]:
+        """Yield the rows."""
+        yield RowChunk(tables.PREFLIGHT, [self._row()])
+        yield RowChunk(tables.START_EVENT, [*self._event_rows()])
+        yield RowChunk(tables.PARTITION_START, [_partition_row(each) for each in self.touched])
+        yield RowChunk(tables.LOSS, [loss.row() for each in self.touched for loss in each.losses])
+        yield RowChunk(tables.START_STEP, [row for each in self.partitions for row in _step_rows(each)])
+        yield RowChunk(tables.FINDING, [finding.row() for finding in self.all_findings])
+
+    @property
+    def all_findings(self) -> tuple[Finding, ...]:
+        """The findings about the directories, of other checks, and about what is wrong after the start."""
+        silent = (finding for each in self.touched for finding in each.silent)
+        return (*self.findings, *self.further, *silent)
+
+    def _row(self) -> dict[str, object]:
+        stop = self.start.stop
+        return {
+            "verdict": f"{self.verdict}.",
+            "release": self.release,
+            "release_evidence": "\n".join(self.guess.evidence) or None,
+            "is_release_certain": self.guess.is_certain,
+            "starts": stop is None,
+            "stopped_by": None if stop is None else stop.path,
+            "offline": "\n".join(self.start.offline) or None,
+            "partitions": len(self.partitions),
+            "touched": len(self.touched),
+            "lost_records": self.lost_records,
+            "lost_committed_records": self.lost_committed,
+            "lost_bytes": sum(each.lost_bytes for each in self.partitions),
+            "unserved_records": self.unserved_records,
+            "recovery_bytes": self.recovery_bytes,
+            "read_bytes": self.read_bytes,
+            "read_ms": self.read_ms,
+            "recovery_ms": self.recovery_ms,
+        }
+
+    def _event_rows(self) -> Iterator[dict[str, object]]:
+        for event in self.start.events:
+            finding = event.finding
+            yield {
+                "effect": event.effect,
+                "log_dir": event.log_dir,
+                "file": event.path,
+                "position": event.position,
+                "sentence": event.sentence,
+                "code": None if finding is None else finding.code,
+                "next_command": None if finding is None else finding.next_command,
+            }
+
+
+def way_of(start: PartitionStart) -> str | None:
+    """Return the command line that avoids what a start does to a partition; None: there is none."""
+    path = start.place.path
+    if start.losses and start.cut is not None:
+        return way_of_loss(start.cut, path)
+    return way_of_loss("hidden", path) if start.hidden_offsets else way_of_fate(start.fate, path)
+
+
+def _partition_row(start: PartitionStart) -> dict[str, object]:
+    result = start.result
+    is_loaded = result is not None and result.problem is None
+    name = start.place.name
+    return {
+        "topic": name.topic,
+        "partition": name.partition,
+        "path": start.place.path,
+        "fate": start.fate,
+        "what": what_of(start),
+        "why": why_of(start) or None,
+        "log_start_offset": result.log_start_offset if is_loaded and result is not None else None,
+        "log_end_offset": result.end_offset if is_loaded and result is not None else None,
+        "lost_records": start.lost_records,
+        "lost_committed_records": start.lost_committed,
+        "lost_bytes": start.lost_bytes,
+        "hidden_offsets": start.hidden_offsets,
+        "silent": len(start.silent),
+        "recovery_bytes": start.recovery_bytes,
+        "next_command": way_of(start),
+    }
+
+
+def _step_rows(start: PartitionStart) -> Iterator[dict[str, object]]:
+    name = start.place.name
+    for step in start.steps:
+        yield {
+            "topic": name.topic,
+            "partition": name.partition,
+            "file": step.path,
+            "step": step.kind,
+            "position": step.position,
+            "offset": step.offset,
+            "bytes": step.size_bytes,
+            "why": step.why or None,
+        }
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Preflight:
+    """Simulate the start. Nothing is written.
+
+    Raises StorageError, SettingError, SelectionError for what is not a whole log directory, and RefusedError for the
+    log directories of several brokers.
+    """
+    directories = target_dirs(request.targets)
+    _check_whole(directories)
+    _check_one_broker(directories)
+    contexts = _of_one_release([read_context(each, request.kafka, request.now_ms) for each in directories])
+    reader = _Reader(request, progress)
+    reader.read()
+    findings = {each.root: tuple(reader.findings_of(each.root)) for each in directories}
+    loaded = [
+        load_partition(place, context.target.root, context.facts(place.name, as_loaded=True))
+        for context in contexts
+        for place in context.target.partitions
+    ]
+    start = DiskStart(
+        log_dirs=findings,
+        partitions=tuple(
+            LoadedPartition(place=each.place, log_dir=each.log_dir, result=each.result) for each in loaded
+        ),
+        rules=rules_of(contexts[0].release),
+    )
+    partitions = tuple(
+        reader.finished(replace(each, fate=start.fate(part)))
+        for each, part in zip(loaded, start.partitions, strict=True)
+    )
+    return Preflight(
+        start=start,
+        partitions=partitions,
+        guess=contexts[0].guess,
+        findings=tuple(finding for each in findings.values() for finding in each if _is_shown(finding)),
+        doubts=tuple(_doubts(contexts)),
+        read_bytes=reader.read_bytes,
+        read_ms=reader.read_ms,
+    )
+
+
+class _Reader:
+    """Verifies the directories, and keeps what the start needs of it."""
+
+    def __init__(self, request: PreflightRequest, progress: Progress) -> None:
+        self._request = request
+        self._progress = progress
+        self._verdicts: dict[str, PartitionVerdict] = {}
+        self._findings: list[Finding] = []
+        self.read_bytes = 0
+        self.read_ms: int | None = None
+
+    def read(self) -> None:
+        """Read everything once, with checksums; records are not decoded, as no start decodes them."""
+        request, clock = self._request, self._request.clock
+        check = VerifyRequest(
+            targets=request.targets,
+            now_ms=request.now_ms,
+            level="checksums",
+            jobs=request.jobs,
+            kafka=request.kafka,
+        )
+        self._progress.expect(log_bytes(request.targets))
+        before = None if clock is None else clock()
+        for verdict in verify(check, self._progress):
+            self._findings += verdict.findings
+            if isinstance(verdict, PartitionVerdict):
+                self._verdicts[verdict.path] = verdict
+                self.read_bytes += sum(segment.size_bytes for segment in verdict.segments)
+        if clock is not None and before is not None:
+            self.read_ms = int((clock() - before) * 1000)
+
+    def findings_of(self, log_dir: str) -> Iterator[Finding]:
+        """Yield the findings about the files of a log directory, those of its partitions included."""
+        for finding in self._findings:
+            if finding.path == log_dir or finding.path.startswith(f"{log_dir}/"):
+                yield finding
+
+    def finished(self, start: PartitionStart) -> PartitionStart:
+        """Return the start of a partition with what verify found in it."""
+        verdict = self._verdicts.get(start.place.path)
+        if verdict is None:
+            return start
+        last = max((each.last_offset for each in verdict.segments if each.last_offset is not None), default=None)
+        records = sum(segment.records for segment in verdict.segments)
+        return with_findings(replace(start, records=records, last_offset=last), verdict.findings)
+
+
+_SHOWN_SUBJECTS = frozenset({"dir", "meta", "checkpoint", "quorum-state", "metadata-log", "partition-metadata", "file"})
+
+
+def _is_shown(finding: Finding) -> bool:
+    """Return whether a finding is about the files outside of logs, and more than normal."""
+    return finding.severity != "info" and finding.code.partition(".")[0] in _SHOWN_SUBJECTS
+
+
+def _check_whole(directories: Sequence[TargetDir]) -> None:
+    for each in directories:
+        if each.log_dir is None or not each.is_whole:
+            raise SelectionError(
+                "preflight simulates the start of a broker: name its log directories, and not parts of them",
+                path=each.root,
+            )
+
+
+def _of_one_release(contexts: Sequence[DirContext]) -> list[DirContext]:
+    """Return the contexts with the one release of the broker: that of the directory that shows most of it."""
+    best = min((context.guess for context in contexts), key=lambda guess: len(guess.candidates))
+    return [replace(context, guess=best) for context in contexts]
+
+
+def _check_one_broker(directories: Iterable[TargetDir]) -> None:
+    owners = DirectoryOwners(each.root for each in directories)
+    nodes: dict[str, list[str]] = {}
+    for each in directories:
+        node = owners.node_of(each.root)
+        if node is not None:
+            nodes.setdefault(node, []).append(each.root)
+    if len(nodes) > 1:
+        ways = tuple(
+            WayOut(f"simulate node {node} alone", f"kafkalog preflight {' '.join(map(shell_path, paths))}")
+            for node, paths in nodes.items()
+        )
+        reason = f"these log directories are of {len(nodes)} brokers (nodes {', '.join(nodes)}), which start one by one"
+        raise RefusedError(Refusal(reason, ways))
+
+
+def _doubts(contexts: Iterable[DirContext]) -> Iterator[str]:
+    for context in contexts:
+        holder = lock_holder(context.target.root)
+        if holder is not None:
+            yield (
+                f"{context.target.root}: {holder.sentence} holds the lock: what is read may change, and a second "
+                "broker does not start"
+            )
+        if context.target.log_dir is not None and not context.target.log_dir.is_broker_dir:
+            yield f"{context.target.root}: nothing shows that a broker used this directory"

@@ -1,0 +1,172 @@
+"""The verdict of a preflight in one sentence, and what happens to one partition in a few words."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.text import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kafkalog_core.kafka.sim.start.disk import Fate, StartEvent
+    from kafkalog_core.ops.preflight.partition_starts import PartitionStart
+    from kafkalog_core.ops.preflight.preflight import Preflight
+
+__all__ = ["counted", "event_text", "verdict_of", "what_of", "why_of"]
+
+_FATES: Final[Mapping[Fate, str]] = {
+    "refused": "stops the broker",
+    "not-loaded": "not served",
+    "offline": "offline",
+    "unserved": "not served",
+    "stray": "renamed to -stray",
+    "unknown": "not simulated",
+}
+_SHOWN: Final = 3
+_NOT_SIMULATED: Final = "kafkalog does not simulate its start"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with commas and its noun."""
+    return count_of(number if number == 1 else f"{number:,}", noun)
+
+
+def verdict_of(result: Preflight) -> str:
+    """Return one sentence without its full stop: whether the broker starts, and what is lost."""
+    head = f"A {result.release} broker"
+    stop = result.start.stop
+    if stop is not None:
+        more = len({event.path for event in result.start.events if event.effect == "stops"} - {stop.path})
+        others = f" ({counted(more, 'other file')} {'stops' if more == 1 else 'stop'} it too)" if more else ""
+        truncated = result.truncated
+        on_the_way = (
+            f"; while it loads other partitions it may truncate {counted(len(truncated), 'log')}" if truncated else ""
+        )
+        is_last = stop.effect == "offline"
+        last = ", and no other log directory is left" if is_last else ""
+        return f"{head} does not start: {event_text(stop, result.log_dirs)}{last}{others}{on_the_way}"
+    parts = [*_directories(result), *_logs(result)]
+    return f"{head} starts{_joined(parts)}{_after(result)}"
+
+
+def event_text(event: StartEvent, log_dirs: Sequence[str]) -> str:
+    """Return the file of an event, and what is wrong with it, without a full stop."""
+    name = _short(event.path, log_dirs)
+    place = name if event.position is None else f"{name}, byte {event.position:,}"
+    return f"{place}: {event.sentence.rstrip('.')}"
+
+
+def _short(path: str, log_dirs: Sequence[str]) -> str:
+    """Return a path below the one log directory; of several, the whole path."""
+    return path.removeprefix(f"{log_dirs[0]}/") if len(log_dirs) == 1 else path
+
+
+def _joined(parts: Sequence[str]) -> str:
+    if not parts:
+        return ""
+    *others, last = parts
+    return f", {', '.join(others)} and {last}" if others else f", and {last}"
+
+
+def _directories(result: Preflight) -> Iterator[str]:
+    offline = result.start.offline
+    if offline:
+        named = offline[0] if len(offline) == 1 else counted(len(offline), "log directory")
+        count = sum(each.fate in {"offline", "refused"} for each in result.partitions)
+        yield f"takes {named} offline with {counted(count, 'partition')}"
+    strays = [each for each in result.partitions if each.fate == "stray"]
+    if strays:
+        yield f"sets {_names(strays)} aside (renames {'it' if len(strays) == 1 else 'them'} to -stray)"
+    unserved = [each for each in result.partitions if each.fate == "unserved"]
+    if unserved:
+        yield f"serves none of {counted(len(unserved), 'partition')}"
+
+
+def _logs(result: Preflight) -> Iterator[str]:
+    truncated = result.truncated
+    if truncated:
+        yield f"truncates {counted(len(truncated), 'log')}"
+    hidden = [each for each in result.partitions if each.hidden_offsets]
+    if hidden:
+        yield f"hides the end of {counted(len(hidden), 'log')}"
+
+
+def _after(result: Preflight) -> str:
+    """Return what is lost, or that nothing is, as the end of the sentence."""
+    losing = [each for each in result.partitions if each.losses]
+    texts = []
+    if losing:
+        records = result.lost_records
+        where = _names(losing) if len(losing) <= _SHOWN else counted(len(losing), "partition")
+        what = "an unknown number of records" if records is None else counted(records, "record")
+        first = losing[0].first_lost
+        from_ = f" from offset {first:,} on" if len(losing) == 1 and first is not None else ""
+        texts.append(f"{what} of {where}{from_} {'is' if records == 1 else 'are'} lost")
+    hidden = [each for each in result.partitions if each.hidden_offsets]
+    if hidden:
+        offsets = sum(each.hidden_offsets for each in hidden)
+        texts.append(
+            f"{counted(offsets, 'offset')} of {_names(hidden)} {'is' if offsets == 1 else 'are'} assigned again"
+        )
+    if not texts and not result.is_harmed:
+        texts.append("no record is lost")
+    unknown = [each for each in result.partitions if each.fate == "unknown"]
+    if unknown:
+        texts.append(f"what happens to {_names(unknown)} is unknown")
+    silent = [each for each in result.partitions if each.silent]
+    if silent:
+        texts.append(f"{_names(silent)} {'is' if len(silent) == 1 else 'are'} wrong afterwards without a message")
+    return f": {'; '.join(texts)}" if texts else ""
+
+
+def _names(partitions: Sequence[PartitionStart]) -> str:
+    names = [each.name for each in partitions]
+    if len(names) > _SHOWN:
+        return f"{', '.join(names[:_SHOWN])} and {counted(len(names) - _SHOWN, 'other partition')}"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def what_of(start: PartitionStart) -> str:
+    """Return what happens to a partition, in a few words."""
+    words = [_FATES[start.fate]] if start.fate in _FATES else []
+    cut = next((step for step in start.steps if step.kind in {"truncated", "emptied"}), None)
+    if cut is not None:
+        words.append(f"{cut.kind} at offset {cut.offset:,}")
+    elif start.cut == "below-start":
+        words.append("all segments deleted")
+    if start.hidden_offsets and start.result is not None:
+        words.append(f"hidden from offset {start.result.end_offset:,} on")
+    if not words and any(step.kind == "renamed" for step in start.steps):
+        words.append("segments replaced")
+    if start.silent:
+        words.append("wrong without a message")
+    return ", ".join(words) or "files rebuilt or deleted"
+
+
+def why_of(start: PartitionStart) -> str:
+    """Return where and why, as clauses; empty: that is said elsewhere."""
+    problem = None if start.result is None else start.result.problem
+    if start.result is None:
+        return _NOT_SIMULATED
+    if problem is not None:
+        place = "" if problem.position is None else f", byte {problem.position:,}"
+        return f"{os.path.basename(problem.path)}{place}: {problem.sentence.rstrip('.')}"
+    texts = []
+    for step in start.steps:
+        if step.why and step.kind in {"truncated", "emptied", "recovered"}:
+            where = "" if step.position is None else f" from byte {step.position:,} on"
+            texts.append(f"{os.path.basename(step.path)}{where}: {step.why}")
+    deleted = [step for step in start.steps if step.kind == "deleted" and step.why and step.size_bytes]
+    if deleted:
+        texts.append(f"{counted(len(deleted), 'segment')} deleted: {deleted[0].why}")
+    small = [step for step in start.steps if step.kind == "deleted" and step.why and not step.size_bytes]
+    if small:
+        texts.append(f"{counted(len(small), 'file')} deleted: {small[0].why}")
+    renamed = [step for step in start.steps if step.kind == "renamed"]
+    if renamed:
+        texts.append(f"{counted(len(renamed), 'file')} renamed: {renamed[0].why}")
+    if start.silent:
+        texts.append(f"{counted(len(start.silent), 'finding')} about what the start neither notices nor repairs")
+    return "; ".join(texts)

@@ -1,0 +1,384 @@
+"""`kafkalog excise`: the places of single offsets, and the plan that excises them.
+
+The log is read as a whole, because the batches around a place decide what it can become. A readable batch is excised
+only if `verify` calls it an error, or if the user says that it may be healthy.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, cast
+
+from kafkalog_core.errors import SelectionError, StorageError
+from kafkalog_core.findings.catalog import Sink
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.kafka.rules.rule_table import recovery_rules
+from kafkalog_core.kafka.sim.batch_faults import BatchFaults
+from kafkalog_core.kafka.sim.batch_places import partition_bounds
+from kafkalog_core.kafka.sim.logdir.bounds import read_extent
+from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.sim.partition_copies import PartitionCopy
+from kafkalog_core.ops.recover.excision import excise, stage_excision
+from kafkalog_core.ops.recover.places import BadBatch, find_places
+from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
+from kafkalog_core.ops.repair.loss import measure_loss
+from kafkalog_core.ops.repair.plan import PlanReport
+from kafkalog_core.ops.transactions.coordinator import read_coordinators
+from kafkalog_core.ops.transactions.judgement import Judge, abort_command
+from kafkalog_core.ops.transactions.open_transactions import OpenTransaction
+from kafkalog_core.storage.logdir import read_log_dir
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.source import Source
+from kafkalog_core.text import count_of, first_of
+from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.ops.recover.excision import ExcisedPlace, Excision
+    from kafkalog_core.ops.recover.places import DamagedPlace
+    from kafkalog_core.ops.repair.context import PartitionFacts
+    from kafkalog_core.ops.repair.loss import Loss
+    from kafkalog_core.ops.repair.plan import PlanRequest
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.listing import Segment
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.scan import Run
+
+__all__ = ["findings_of", "plan_excise", "transaction_copies"]
+
+_USED: Final = ("index.interval.bytes", "segment.index.bytes")
+_READS: Final = 2
+"""The log is read for its places, and the segments from the first place on again, as a broker would recover them."""
+
+
+def plan_excise(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
+    """Plan `kafkalog excise`: stage the segments without the batches of some offsets, and return the report.
+
+    Options: `kafka` (of a SettingsRequest), `offsets` (a list of offsets) and `healthy` (whether a batch that is not
+    damaged is excised too).
+
+    Raises:
+        SelectionError: The request names single files, or not exactly one partition.
+    """
+    target = request.target
+    target.check_no_files("excise works on whole partitions: name a partition directory")
+    places = [each for each in target.partitions if each.name.state is not DirectoryState.DELETE]
+    if len(places) != 1:
+        raise SelectionError("an offset belongs to one log: name one partition directory", path=target.root)
+    return _Planner(request, read_partition(places[0].path), stage, progress).plan()
+
+
+class _Planner:
+    def __init__(self, request: PlanRequest, partition: Partition, stage: Stage, progress: Progress) -> None:
+        self._request = request
+        self._partition = partition
+        self._stage = stage
+        self._progress = progress
+        self._context = request.context()
+        self._facts = self._context.facts(partition.name)
+        self._offsets = sorted({*cast("Sequence[int]", request.options.get("offsets") or ())})
+        self._takes_healthy = bool(request.options.get("healthy"))
+        self._findings = Sink(partition.topic, partition.partition)
+        self._refusals = Sink(partition.topic, partition.partition)
+
+    def plan(self) -> PlanReport:
+        """Find the places of the offsets, and stage what takes their place."""
+        excision: Excision | None = None
+        tails: list[DamagedPlace] = []
+        if not self._is_impossible():
+            size_bytes = sum(segment.size_bytes for segment in self._partition.segments)
+            self._progress.expect(_READS * size_bytes)
+            chosen = self._chosen()
+            found = find_places(self._partition, self._facts, self._progress.advance, chosen=chosen)
+            wanted = self._wanted(found)
+            if wanted and not self._refusals.findings:
+                bases = {each.segment.base_offset for each in wanted}
+                tails = [each for each in found if each.is_tail and each.segment.base_offset in bases]
+                copies = transaction_copies(self._request)
+                excision = excise(
+                    self._partition,
+                    self._facts,
+                    [*wanted, *tails],
+                    self._progress.advance,
+                    transaction_logs=[each.place.path for each in copies],
+                )
+                self._report_left(excision)
+        losses: list[Loss] = []
+        # All offsets or none: a plan that does a part of what was asked for would be taken for the whole
+        if excision is not None and not self._refusals.findings:
+            findings_of(excision, self._facts, self._findings, _judge(self._request))
+            losses = [*excision.losses, *self._drop_tails(tails)]
+            stage_excision(excision, self._stage)
+        guess = self._context.guess
+        settings = [each for each in self._facts.settings.settings if each.name in _USED]
+        return PlanReport(
+            findings=self._findings.findings,
+            refusals=self._refusals.findings,
+            losses=tuple(losses),
+            settings=distinct_settings(settings),
+            release=guess,
+            needs_release=excision is not None and not guess.agree(_rules),
+        )
+
+    def _is_impossible(self) -> bool:
+        """Return whether nothing can be excised from this log at all, and report why."""
+        path = self._partition.path
+        if self._partition.format == "v07":
+            self._refusals.add("excise.old-format", path)
+        elif self._partition.topic == METADATA_TOPIC:
+            self._refusals.add("excise.metadata-log", path)
+        elif (waiting := waiting_replacement(self._partition)) is not None:
+            # LogLoader.completeSwapOperations would put it in place of the new segment
+            self._refusals.add("excise.replacement", waiting.path, name=os.path.basename(waiting.path))
+        return bool(self._refusals.findings)
+
+    # --- the offsets --------------------------------------------------------------------------------------------------
+    def _chosen(self) -> dict[str, dict[int, BadBatch]]:
+        """Return the readable batches that hold the offsets, by path and position; refuse those that are healthy."""
+        chosen: dict[str, dict[int, BadBatch]] = {}
+        for offset in self._offsets:
+            segment = self._segment_of(offset)
+            held = None if segment is None else _batch_with(segment, offset)
+            if segment is None or held is None:
+                continue
+            path, (position, size_bytes, first, last, count) = segment.files[0].path, held
+            fault = _fault(self._partition, segment, position, size_bytes)
+            if fault is None and not self._takes_healthy:
+                records = (
+                    "a number of records that its header does not show" if count < 0 else count_of(count, "record")
+                )
+                self._refusals.add("excise.healthy", path, offset=offset, first=first, last=last, records=records)
+            reason, detail = ("healthy", "nothing is wrong with it") if fault is None else (fault.reason, fault.detail)
+            chosen.setdefault(path, {})[position] = BadBatch("chosen", reason, detail, "serves")
+        return chosen
+
+    def _segment_of(self, offset: int) -> Segment | None:
+        """Return the segment whose offsets an offset is among, by the names of all (`LogSegments.floorSegment`)."""
+        below = [each for each in self._partition.segments if each.base_offset <= offset and each.log is not None]
+        return below[-1] if below else None
+
+    def _wanted(self, found: tuple[DamagedPlace, ...]) -> list[DamagedPlace]:
+        """Return the places that hold the offsets; report offsets without one, and places that belong with them."""
+        wanted: list[DamagedPlace] = []
+        healthy = {each.offset for each in self._refusals.findings if each.code == "excise.healthy"}
+        for offset in self._offsets:
+            place = next((each for each in found if _holds(each, offset)), None)
+            if place is not None and not place.is_tail:
+                wanted += [] if place in wanted else [place]
+            elif place is not None or self._is_behind(found, offset):
+                end = place or next(each for each in found if each.is_tail)
+                self._refusals.add("excise.at-end", end.path, position=end.start, offset=offset, reason=end.reason)
+            elif offset not in healthy:
+                self._refusals.add(
+                    "excise.no-batch", self._partition.path, offset=offset, what=self._what_is_at(offset)
+                )
+        bases = {each.segment.base_offset for each in wanted}
+        others = [
+            each
+            for each in found
+            if each.segment.base_offset in bases and each not in wanted and not each.is_tail and each.kind != "chosen"
+        ]
+        if others:
+            texts = [
+                f"--offset {each.first_offset} (byte {each.start}, {each.reason})"
+                if each.first_offset is not None
+                else f"byte {each.start} ({each.reason}), between two offsets"
+                for each in others
+            ]
+            self._refusals.add("excise.others", others[0].path, position=others[0].start, what=first_of(texts))
+        return wanted
+
+    def _is_behind(self, found: tuple[DamagedPlace, ...], offset: int) -> bool:
+        """Return whether an offset is after the last readable batch, where unreadable bytes follow."""
+        tail = next((each for each in found if each.is_tail), None)
+        if tail is None:
+            return False
+        return offset >= (tail.segment.base_offset if tail.before is None else tail.before.last_offset + 1)
+
+    def _what_is_at(self, offset: int) -> str:
+        """Return why no batch holds an offset, as a clause."""
+        segments = [each for each in self._partition.segments if each.log is not None]
+        if not segments:
+            return "it has no segment"
+        if offset < segments[0].base_offset:
+            return f"it starts at offset {segments[0].base_offset}"
+        extent = read_extent(self._partition)
+        if extent is not None and offset >= extent.end:
+            return f"it ends at offset {extent.end}"
+        return "the offset is missing between two batches"
+
+    def _report_left(self, excision: Excision) -> None:
+        for place, refusal in excision.left:
+            self._refusals.add(
+                "excise.left", place.path, position=place.start, reason=place.reason, problem=refusal.rstrip(".")
+            )
+
+    def _drop_tails(self, tails: list[DamagedPlace]) -> Iterator[Loss]:
+        """Report the ends of rewritten segments that are dropped; yield what is lost with them."""
+        for tail in tails[:1]:
+            size_bytes = tail.segment.size_bytes - tail.start
+            self._findings.add(
+                "excise.tail", tail.path, position=tail.start, size=count_of(size_bytes, "byte"), reason=tail.reason
+            )
+            loss = measure_loss(self._partition, [(tail.path, tail.start)], self._facts.high_watermark)
+            if loss is not None:
+                yield loss
+
+
+def _rules(release: Release) -> object:
+    """Return the rules of a release that decide what can take a place, and how its indexes are built."""
+    rules = recovery_rules(release)
+    return rules.has_producers, rules.has_time_index, rules.names_last_offset, rules.reads_empty_markers
+
+
+def _holds(place: DamagedPlace, offset: int) -> bool:
+    first, last = place.first_offset, place.last_offset
+    return first is not None and last is not None and first <= offset <= last
+
+
+def _batch_with(segment: Segment, offset: int) -> tuple[int, int, int, int, int] | None:
+    """Return the readable batch that holds an offset: position, size, first and last offset, and record count.
+
+    None: there is none. Raises StorageError.
+    """
+    previous = segment.base_offset - 1
+    with Source.open(segment.files[0].path) as source:
+        for item in scan(source, base_offset=segment.base_offset, options=ScanOptions(resync=True)):
+            if isinstance(item, Damage):
+                continue
+            held = _row_with(item, offset, previous)
+            if held is not None:
+                return held
+            previous = item.batches.column("last_offset")[-1]
+    return None
+
+
+def _row_with(run: Run, offset: int, previous: int) -> tuple[int, int, int, int, int] | None:
+    columns = map(run.batches.column, ("position", "size_bytes", "base_offset", "last_offset", "record_count"))
+    for position, size_bytes, base, last, count in zip(*columns, strict=True):
+        # A compressed message of magic 0 or 1 names its last offset alone
+        first = base if base >= 0 else min(previous + 1, last)
+        if first <= offset <= last:
+            return position, size_bytes, first, last, count
+        previous = last
+    return None
+
+
+def _fault(partition: Partition, segment: Segment, position: int, size_bytes: int) -> Damage | None:
+    """Return what `verify` calls an error in a readable batch; None: nothing. Raises StorageError."""
+    bounds = partition_bounds(partition)[segment.base_offset]
+    options, end = ScanOptions(), position + size_bytes
+    with Source.open(segment.files[0].path) as source:
+        faults = BatchFaults(source, bounds, options, opens_batches=True, start=position)
+        items = scan(source, base_offset=segment.base_offset, options=options, start=position, end=end)
+        for _ in faults.watched(items):
+            pass
+        return next((each for each in faults.wrong() if each.position == position), None)
+
+
+# --- what is reported -------------------------------------------------------------------------------------------------
+def findings_of(excision: Excision, facts: PartitionFacts, sink: Sink, judge: Judge | None = None) -> None:
+    """Report what takes each place, and what is open or broken afterwards.
+
+    Args:
+        excision: the excision.
+        facts: the release.
+        sink: receives the findings.
+        judge: knows what becomes of open transactions; None: nothing is known.
+    """
+    for each in excision.places:
+        _report_place(each, sink)
+    for transaction in excision.open_transactions:
+        topic, number = excision.partition.topic or "", excision.partition.partition or 0
+        verdict = None if judge is None else judge.of_open(topic, number, transaction.producer_id)
+        known = OpenTransaction(
+            producer_id=transaction.producer_id,
+            producer_epoch=-1,
+            coordinator_epoch=-1,
+            first_offset=transaction.first_offset,
+            first_timestamp_ms=None,
+            last_timestamp_ms=transaction.timestamp_ms,
+            records=0,
+            is_certain=False,
+        )
+        sink.add(
+            "excise.transaction-open",
+            excision.partition.path,
+            offset=transaction.first_offset,
+            producer_id=transaction.producer_id,
+            action="" if verdict is None else verdict.action,
+            command=abort_command(topic, number, known, facts.release),
+        )
+    problem = None
+    if excision.problem is not None:
+        problem = excision.problem.sentence.removesuffix(".")
+    elif excision.still_truncates is not None:
+        base, position = excision.still_truncates
+        problem = f"it truncates segment {base} at byte {position}"
+    if problem is not None:
+        sink.add("excise.still-broken", excision.partition.path, problem=problem)
+
+
+def _report_place(excised: ExcisedPlace, sink: Sink) -> None:
+    place, choice = excised
+    size, first, last = count_of(place.size_bytes, "byte"), place.first_offset, place.last_offset
+    at = {"position": place.start, "size_bytes": place.size_bytes, "offset": first}
+    if choice.way == "mended":
+        fields = "; ".join(choice.reconstructed)
+        sink.add("excise.mended", place.path, first=first, last=last, fields=fields, **at)  # type: ignore[arg-type]
+        return
+    if choice.way == "marker":
+        sink.add("excise.marker", place.path, proof=choice.proof, **at)  # type: ignore[arg-type]
+    elif choice.way == "removed":
+        what = "they hold no offset" if first is None else f"offsets {first} to {last} are missing afterwards"
+        sink.add("excise.removed", place.path, size=size, reason=place.reason, what=what, **at)  # type: ignore[arg-type]
+        return
+    else:
+        sink.add(
+            "excise.emptied",
+            place.path,
+            size=size,
+            reason=place.reason,
+            first=first,
+            last=last,
+            **at,  # type: ignore[arg-type]
+        )
+    if choice.reconstructed:
+        fields = "; ".join(choice.reconstructed)
+        sink.add("excise.reconstructed", place.path, fields=fields, **at)  # type: ignore[arg-type]
+    if not choice.keeps_sequence:
+        sink.add("excise.producer-forgotten", place.path, first=first, last=last, **at)  # type: ignore[arg-type]
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+def transaction_copies(request: PlanRequest) -> list[PartitionCopy]:
+    """Return the copies of partitions of `__transaction_state` in the log directories of the same cluster.
+
+    Those that cannot be listed are left out: they prove nothing.
+    """
+    found: list[PartitionCopy] = []
+    try:
+        related = [each.path for each in request.context().related_dirs]
+    except StorageError:
+        return found
+    for path in related:
+        try:
+            broker_dir = read_broker_dir(read_log_dir(path))
+        except StorageError:
+            continue
+        found += [
+            PartitionCopy(place, path, broker_dir.context(place.name))
+            for place in broker_dir.log_dir.partitions
+            if place.name.topic == TRANSACTIONS_TOPIC and place.name.state is DirectoryState.CURRENT
+        ]
+    return found
+
+
+def _judge(request: PlanRequest) -> Judge | None:
+    copies = transaction_copies(request)
+    return Judge(read_coordinators(copies, None, MAX_BATCH_BYTES), request.now_ms) if copies else None

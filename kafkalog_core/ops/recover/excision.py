@@ -1,0 +1,474 @@
+"""The excision of damaged places: the new content of segments, of their indexes, and what is lost.
+
+The choices for a place (`replacements`) are tried from the best one down, until the simulated recovery of the whole new
+segment passes it. So nothing is written that a broker would truncate or stop at.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.format.layout import MAGIC_V2, TRANSACTIONAL_BIT
+from kafkalog_core.format.names import FileKind, parse_file_name, segment_file_name
+from kafkalog_core.kafka.rules.producers import ProducerStates
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
+from kafkalog_core.kafka.sim.start.candidates import txn_index_fault
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.recovery import recover_segment
+from kafkalog_core.kafka.sim.start.replay import ReplaySegment
+from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
+from kafkalog_core.ops.recover.clues import ClueReader
+from kafkalog_core.ops.recover.replacements import Choice, choices
+from kafkalog_core.ops.repair.loss import Loss, cure_of_loss
+from kafkalog_core.storage.listing import Listing
+from kafkalog_core.storage.partition import partition_of
+from kafkalog_core.storage.planned import Patch, PlannedFiles, patched, planned_files
+from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, replace
+from kafkalog_core.text import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from kafkalog_core.kafka.rules.producers import OpenTxn
+    from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
+    from kafkalog_core.kafka.sim.start.results import LoadProblem
+    from kafkalog_core.ops.recover.places import DamagedPlace
+    from kafkalog_core.ops.repair.context import PartitionFacts
+    from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.listing import FileInfo, Segment
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.planned import Pieces
+
+__all__ = ["ExcisedPlace", "ExcisedSegment", "Excision", "LeftPlace", "excise", "stage_excision"]
+
+_SIDE_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+
+
+class ExcisedPlace(NamedTuple):
+    """A damaged place, and what takes its place."""
+
+    place: DamagedPlace
+    choice: Choice
+
+
+class LeftPlace(NamedTuple):
+    """A damaged place that is not excised, and why, as a clause."""
+
+    place: DamagedPlace
+    refusal: str
+
+
+class ExcisedSegment(Struct, frozen=True, kw_only=True):
+    """A segment whose log is rewritten: kept bytes of the old one, and new bytes in place of others.
+
+    Args:
+        segment: its files as they are.
+        places: what is replaced, ascending.
+        kept_bytes: where the old log ends that is kept: a tail after it is dropped.
+        size_bytes: size of the new log.
+        recovery: its new indexes, as a recovery builds them.
+        txn_index: content of its transaction index; None: it has none.
+    """
+
+    segment: Segment
+    places: tuple[ExcisedPlace, ...]
+    kept_bytes: int
+    size_bytes: int
+    recovery: SegmentRecovery
+    txn_index: bytes | None
+
+    @property
+    def patches(self) -> list[Patch]:
+        """The bytes of the old log that are replaced."""
+        found = [Patch(each.place.start, each.place.end, each.choice.content) for each in self.places]
+        if self.kept_bytes < self.segment.size_bytes:
+            found.append(Patch(self.kept_bytes, self.segment.size_bytes, b""))
+        return found
+
+    @property
+    def indexes(self) -> dict[FileKind, bytes]:
+        """The contents of its indexes, by kind; a kind that is missing has no file."""
+        found = {FileKind.OFFSET_INDEX: self.recovery.offset_index}
+        if self.recovery.time_index is not None:
+            found[FileKind.TIME_INDEX] = self.recovery.time_index
+        if self.txn_index is not None:
+            found[FileKind.TXN_INDEX] = self.txn_index
+        return found
+
+    def path_of(self, kind: FileKind) -> str:
+        """Return the path of one of its files."""
+        directory = self.segment.files[0].path.rpartition("/")[0]
+        return f"{directory}/{segment_file_name(self.segment.base_offset, kind)}"
+
+    @property
+    def pieces(self) -> Pieces:
+        """The new log."""
+        return patched(self.segment.files[0].path, self.segment.size_bytes, self.patches)
+
+
+class Excision(Struct, frozen=True, kw_only=True):
+    """The excision of damaged places of one partition.
+
+    Args:
+        partition: its files as they are.
+        planned: its files as they are afterwards, with the sizes of the new logs and indexes. A reader sees their
+            content within `reading`.
+        segments: those that are rewritten, ascending.
+        left: places that are not excised; tails are not among them.
+        losses: what is lost to readers, one for each place that held records.
+        open_transactions: those that are open at the end of the new log and had records before the last place that is
+            emptied: their markers may have been in a place.
+        problem: why a broker does not start on the new log all the same; None: it does, as far as that is known.
+        still_truncates: where a broker truncates the new log all the same: base offset of the segment, and byte; None:
+            nowhere, or only at a tail.
+    """
+
+    partition: Partition
+    planned: Partition
+    segments: tuple[ExcisedSegment, ...] = ()
+    left: tuple[LeftPlace, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    open_transactions: tuple[OpenTxn, ...] = ()
+    problem: LoadProblem | None = None
+    still_truncates: tuple[int, int] | None = None
+
+    @property
+    def places(self) -> tuple[ExcisedPlace, ...]:
+        """All places that are excised, in the order of the log."""
+        return tuple(place for segment in self.segments for place in segment.places)
+
+    @contextmanager
+    def reading(self) -> Iterator[Partition]:
+        """Let every reader of this process see the new files within it; yield `planned`.
+
+        So the later steps of one plan (a truncation of the tail, a simulated start, snapshots, leader epochs) work on
+        the log as it will be, before anything is written.
+        """
+        files = PlannedFiles()
+        for segment in self.segments:
+            _plan_files(segment, files)
+        with planned_files(files):
+            yield self.planned
+
+
+def _ignore(_: int) -> None:
+    """Ignore the bytes that are read."""
+
+
+def excise(
+    partition: Partition,
+    facts: PartitionFacts,
+    places: Sequence[DamagedPlace],
+    advance: Callable[[int], None] = _ignore,
+    *,
+    transaction_logs: Sequence[str] = (),
+) -> Excision:
+    """Decide what takes the place of each damaged place, and rebuild the indexes of their segments.
+
+    The simulated recovery of every new segment passes without truncating a byte; places for which no such content is
+    found are left, with the reason: all of a segment. Places that are tails are ignored, unless another place of the
+    same segment is excised: then the tail is dropped from the new log too. Nothing is written. Raises StorageError.
+
+    Args:
+        partition: its files.
+        facts: its log directory, the release and the settings.
+        places: of `find_places`; all of a segment, or all of them.
+        advance: called with the bytes of log that are read.
+        transaction_logs: directories of `__transaction_state` on the same disks, one copy of each partition, by which
+            the outcome of a transaction is proved.
+    """
+    return _Excising(partition, facts, places, advance, transaction_logs).result()
+
+
+def stage_excision(excision: Excision, stage: Stage) -> None:
+    """Stage the new segments, each with its indexes as one replacement (`swap`), from the first to the last.
+
+    It stages nothing else: snapshots, leader epochs, checkpoints and the clean shutdown file are not touched. A
+    producer snapshot that a broker wrote stays right, because an empty batch carries what the batch before it did.
+    """
+    for each in excision.segments:
+        log = each.segment.files[0]
+        base = each.segment.base_offset
+        why = f"{count_of(len(each.places), 'damaged place')} {'is' if len(each.places) == 1 else 'are'} excised"
+        # The log keeps its modification time: retention and the cleaner take it for the time of its records
+        # (LogSegment.largestTimestamp, Cleaner.doClean), and new batches have none of their own.
+        stage.write(log.path, each.pieces, why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)
+        for kind in _SIDE_KINDS:
+            content = each.indexes.get(kind)
+            if content is not None:
+                stage.write(each.path_of(kind), [content], why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)
+
+
+def _plan_files(segment: ExcisedSegment, files: PlannedFiles) -> None:
+    """Let the new files of a segment be read."""
+    path = segment.segment.files[0].path
+    files.patch(path, segment.segment.size_bytes, segment.patches)
+    for kind, content in segment.indexes.items():
+        files.write(segment.path_of(kind), content, like=path)
+
+
+class _Excising:
+    def __init__(
+        self,
+        partition: Partition,
+        facts: PartitionFacts,
+        places: Sequence[DamagedPlace],
+        advance: Callable[[int], None],
+        transaction_logs: Sequence[str],
+    ) -> None:
+        self._partition = partition
+        self._facts = facts
+        self._places = places
+        self._advance = advance
+        self._clues = ClueReader(partition, facts, transaction_logs)
+        self._segments: dict[int, ExcisedSegment] = {}
+        self._left = [LeftPlace(each, each.refusal) for each in places if each.refusal]
+        self._files = PlannedFiles()
+
+    def result(self) -> Excision:
+        """Return the excision."""
+        with planned_files(self._files):
+            for segment in self._partition.segments:
+                own = [each for each in self._places if each.segment.base_offset == segment.base_offset]
+                wanted = [each for each in own if each.is_excisable]
+                if wanted and not any(each.refusal for each in own):
+                    tail = min((each.start for each in own if each.is_tail), default=segment.size_bytes)
+                    self._excise(segment, wanted, tail)
+                elif wanted:
+                    self._leave(wanted, "another place of its segment cannot be excised")
+            planned = self._planned()
+            load = self._start(planned) if self._segments else None
+        found = Excision(
+            partition=self._partition,
+            planned=planned,
+            segments=tuple(self._segments.values()),
+            left=tuple(sorted(self._left, key=lambda each: (each.place.segment.base_offset, each.place.start))),
+            losses=tuple(self._losses()),
+        )
+        return found if load is None else self._with_start(found, load)
+
+    def _leave(self, places: Sequence[DamagedPlace], refusal: str) -> None:
+        self._left += [LeftPlace(each, refusal) for each in places]
+
+    # --- one segment --------------------------------------------------------------------------------------------------
+    def _excise(self, segment: Segment, places: list[DamagedPlace], kept_bytes: int) -> None:
+        """Find what takes the places of a segment, from the best choices down, or leave them."""
+        states, is_known = self._states_at(segment)
+        options = [choices(each, self._clues.of(each, states if is_known else None)) for each in places]
+        picked = [0] * len(places)
+        while True:
+            chosen = [each[number] for each, number in zip(options, picked, strict=True)]
+            excised = self._tried(segment, places, chosen, kept_bytes, states, is_known=is_known)
+            if isinstance(excised, ExcisedSegment):
+                self._segments[segment.base_offset] = excised
+                _plan_files(excised, self._files)
+                return
+            position, why = excised
+            number = _blamed(places, options, picked, chosen, position)
+            if number is None:
+                self._files.pop(segment.files[0].path, None)
+                self._leave(places, f"a broker would not keep the segment with anything in its place: {why}")
+                return
+            picked[number] += 1
+
+    def _tried(
+        self,
+        segment: Segment,
+        places: Sequence[DamagedPlace],
+        chosen: Sequence[Choice],
+        kept_bytes: int,
+        states: ProducerStates,
+        *,
+        is_known: bool,
+    ) -> ExcisedSegment | tuple[int, str]:
+        """Return the new segment if the recovery of a broker passes it; else the byte where it does not, and why."""
+        patches = [Patch(each.start, each.end, choice.content) for each, choice in zip(places, chosen, strict=True)]
+        if kept_bytes < segment.size_bytes:
+            patches.append(Patch(kept_bytes, segment.size_bytes, b""))
+        path, rules = segment.files[0].path, self._facts.load_options.recovery
+        self._files.patch(path, segment.size_bytes, patches)
+        size_bytes = patched(path, segment.size_bytes, patches).size_bytes
+        with Source.open(path) as source:
+            recovery = recover_segment(
+                source,
+                segment.base_offset,
+                rules=rules,
+                settings=self._facts.settings,
+                states=ProducerStates.from_state(states.state_bytes(), sequences="unchecked"),
+            )
+        self._advance(size_bytes)
+        if recovery.problem is not None:
+            return recovery.problem.position, recovery.problem.detail
+        if recovery.valid_bytes < size_bytes:
+            return recovery.valid_bytes, recovery.stop_detail
+        return ExcisedSegment(
+            segment=segment,
+            places=tuple(map(ExcisedPlace, places, chosen)),
+            kept_bytes=kept_bytes,
+            size_bytes=size_bytes,
+            recovery=recovery,
+            txn_index=_txn_index(segment, recovery if is_known else None),
+        )
+
+    def _states_at(self, segment: Segment) -> tuple[ProducerStates, bool]:
+        """Return the producers at the base of a segment, and whether they are known (`LogLoader.recoverSegment`).
+
+        They are not where the log before it cannot be read, or where it is not to be known what is in it.
+        """
+        facts, rules = self._facts, rules_of(self._facts.release)
+        unknown = ProducerStates(sequences="unchecked")
+        if not rules.has_producers:
+            return unknown, False
+        load = ProducerLoad(
+            SnapshotFiles.of(self._partition), facts.snapshot_options, marks_last_segments=False, search=rules.search
+        )
+        readings = [
+            ReplaySegment(each.base_offset, each.files[0].path, self._size_of(each))
+            for each in self._partition.segments
+            if each.base_offset < segment.base_offset
+        ]
+        start = log_bounds(self._partition.segments[0].base_offset, facts.context, rules).log_start.offset
+        manager, obstacle = load.before(readings, min(start, segment.base_offset), segment.base_offset)
+        return (manager.states, True) if obstacle is None else (unknown, False)
+
+    def _size_of(self, segment: Segment) -> int:
+        excised = self._segments.get(segment.base_offset)
+        return segment.size_bytes if excised is None else excised.size_bytes
+
+    # --- the whole partition ------------------------------------------------------------------------------------------
+    def _planned(self) -> Partition:
+        """Return the files of the partition as they will be."""
+        new: dict[str, tuple[FileInfo, int]] = {}
+        for segment in self._segments.values():
+            log = segment.segment.files[0]
+            new[log.path] = log, segment.size_bytes
+            for kind, content in segment.indexes.items():
+                new[segment.path_of(kind)] = log, len(content)
+        return _with_files(self._partition, new)
+
+    def _start(self, planned: Partition) -> PartitionLoad:
+        """Simulate the start of a broker that recovers every segment from the first new one on."""
+        context = replace(self._facts.context, is_clean=False, recovery_point=min(self._segments))
+        load = PartitionLoad(planned, context, self._facts.load_options, advance=self._advance)
+        for _ in load.run():
+            pass
+        return load
+
+    def _with_start(self, found: Excision, load: PartitionLoad) -> Excision:
+        """Return an excision with the result of the simulated start on the new log."""
+        result = load.result
+        if result.problem is not None:
+            return replace(found, problem=result.problem)
+        tails = {(each.segment.base_offset, each.start) for each in self._places if each.is_tail}
+        cut = next((each for each in result.segments if each.lost_bytes), None)
+        place = None if cut is None else (cut.base_offset, cut.size_bytes)
+        emptied = [each.place.last_offset or 0 for each in found.places if not each.choice.keeps_sequence]
+        emptied += [each.place.last_offset or 0 for each in found.places if _is_lost_marker(each)]
+        states, last = load.producers, max(emptied, default=-1)
+        still_open = () if states is None else states.open_transactions()
+        return replace(
+            found,
+            still_truncates=None if place in tails else place,
+            open_transactions=tuple(each for each in still_open if each.first_offset <= last),
+        )
+
+    def _losses(self) -> Iterator[Loss]:
+        for segment in self._segments.values():
+            for each in segment.places:
+                loss = _loss_of(self._partition, self._facts, each)
+                if loss is not None:
+                    yield loss
+
+
+def _blamed(
+    places: Sequence[DamagedPlace],
+    options: Sequence[Sequence[Choice]],
+    picked: Sequence[int],
+    chosen: Sequence[Choice],
+    position: int,
+) -> int | None:
+    """Return the number of the place whose next choice is tried: the last one before a byte of the new log.
+
+    None: none of these has another choice.
+    """
+    shift, blamed = 0, None
+    for number, (place, choice) in enumerate(zip(places, chosen, strict=True)):
+        if place.start + shift > position:
+            break
+        if picked[number] + 1 < len(options[number]):
+            blamed = number
+        shift += len(choice.content) - place.size_bytes
+    return blamed
+
+
+def _txn_index(segment: Segment, recovery: SegmentRecovery | None) -> bytes | None:
+    """Return the transaction index of a new segment; None: it has none.
+
+    It holds no byte positions, so the present one stays right, and it has what the log may have lost: markers, and the
+    first offsets of transactions. One that a broker would not trust, or that is missing, is rebuilt.
+    """
+    file = segment.txnindex
+    if file is not None and txn_index_fault(file.path, segment.base_offset) is None:
+        with Source.open(file.path) as source:
+            return source.read(0, source.size_bytes)
+    return None if recovery is None else recovery.txn_index or None
+
+
+def _with_files(partition: Partition, new: Mapping[str, tuple[FileInfo, int]]) -> Partition:
+    """Return a partition with files of other sizes, and with new ones.
+
+    Args:
+        partition: its files as they are.
+        new: by the path of a file: the file whose owner, mode and times it gets, and its size.
+    """
+    present = {file.path for file in partition.files}
+    files = [file if file.path not in new else replace(file, size_bytes=new[file.path][1]) for file in partition.files]
+    files += [
+        replace(like, path=path, name=parse_file_name(path.rpartition("/")[2]), size_bytes=size_bytes)
+        for path, (like, size_bytes) in new.items()
+        if path not in present
+    ]
+    files.sort(key=lambda file: file.name.raw)
+    listing = Listing(path=partition.path, files=tuple(files), directories=(), findings=())
+    return replace(partition_of(listing), name=partition.name, findings=partition.findings)
+
+
+# --- what is lost -----------------------------------------------------------------------------------------------------
+def _is_lost_marker(excised: ExcisedPlace) -> bool:
+    """Return whether an emptied place was a transaction marker, as far as its header shows."""
+    header, choice = excised.place.header, excised.choice
+    is_marker = header is not None and header.has_valid_producer and header.is_control
+    return is_marker and choice.way == "emptied"
+
+
+def _loss_of(partition: Partition, facts: PartitionFacts, excised: ExcisedPlace) -> Loss | None:
+    """Return what is lost with a place; None: no record, as far as its header and the batches around it show."""
+    place, choice = excised
+    first, last = place.first_offset, place.last_offset
+    if first is None or last is None or choice.way not in {"emptied", "removed"} or _is_lost_marker(excised):
+        return None
+    header = place.header
+    is_own = header is not None and header.magic == MAGIC_V2 and header.has_valid_producer
+    own = header if is_own and header is not None and header.last_offset_delta == last - first else None
+    records = None if own is None or not 0 <= own.record_count <= last - first + 1 else own.record_count
+    if place.magic < MAGIC_V2 and place.kind == "chosen" and first == last:
+        records = 1
+    watermark = facts.high_watermark
+    return Loss(
+        topic=partition.topic,
+        partition=partition.partition,
+        path=place.path,
+        first_offset=first,
+        next_offset=last + 1,
+        records=records,
+        bytes=place.size_bytes,
+        committed_records=None if records is None or watermark is None else records if last < watermark else 0,
+        first_timestamp_ms=None if own is None or own.base_timestamp_ms < 0 else own.base_timestamp_ms,
+        max_timestamp_ms=None if own is None or own.max_timestamp_ms < 0 else own.max_timestamp_ms,
+        transactions=0 if own is None else int(bool(own.attributes & TRANSACTIONAL_BIT)),
+        producers=0 if own is None else int(own.producer_id >= 0),
+        cure=cure_of_loss(first, watermark),
+    )

@@ -1,0 +1,377 @@
+"""The recovery of one partition with the least loss: what a broker would do by itself, and what is done instead.
+
+The steps, each of which reads the files as the one before leaves them:
+
+1. A start is simulated, for what a broker would lose by itself. Replacements that wait are put in place as it does.
+2. The log is replayed. If it is whole, only its indexes, snapshots and leader epochs are left to repair.
+3. Where it is damaged: with other replicas in sync it is truncated at the damage, and the replica fetches the rest.
+   The only copy keeps every batch that can be read: damaged places are excised. A place that cannot be excised ends its
+   segment, as where a broker rebuilds a missing index; later segments are kept.
+4. What an unclean start would still truncate is truncated as it does, and the log is replayed again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from kafkalog_core.findings.catalog import Sink
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState
+from kafkalog_core.kafka.sim.logdir.bounds import read_extent
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.sweep import sweep
+from kafkalog_core.ops.recover.excise import findings_of
+from kafkalog_core.ops.recover.excision import excise, stage_excision
+from kafkalog_core.ops.recover.joined import JoinedStage
+from kafkalog_core.ops.recover.places import find_places
+from kafkalog_core.ops.reindex.reindex import PartitionReindex, rules_of_indexes, with_repaired
+from kafkalog_core.ops.reindex.steps import ReindexTask, stage_step
+from kafkalog_core.ops.repair.loss import measure_loss
+from kafkalog_core.ops.truncate.as_broker import holds_all, stage_completion, truncate_as_broker
+from kafkalog_core.ops.truncate.truncate import cuts_of, what_is_deleted
+from kafkalog_core.ops.truncate.truncation import companion_files, stage_truncation, truncate_at_damage
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import Struct, field, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
+    from kafkalog_core.ops.recover.joined import JoinedChange
+    from kafkalog_core.ops.recover.replicas import KnownReplicas
+    from kafkalog_core.ops.reindex.steps import ReindexReport, Step
+    from kafkalog_core.ops.repair.context import PartitionFacts
+    from kafkalog_core.ops.repair.loss import Loss
+    from kafkalog_core.ops.truncate.as_broker import BrokerTruncation, SwapCompletion
+    from kafkalog_core.ops.truncate.truncation import CompanionFiles, Truncation
+    from kafkalog_core.storage.partition import Partition
+
+__all__ = ["Choice", "PartitionRecovery", "RecoveryTask", "recover_partition", "start_problems"]
+
+Choice = Literal["only-copy", "refetch", "as-broker"]
+"""`only-copy`: every batch that can be read is kept. `refetch`: the log is truncated at its damage. `as-broker`: it is
+truncated where a broker would."""
+
+_MOST_ROUNDS: Final = 4
+"""A truncation may bring a start to a place that it did not reach before; each round ends the log earlier."""
+_STOPPED: Final = frozenset({"truncate.broker-stops", "truncate.broker-offline"})
+_TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
+
+
+class RecoveryTask(Struct, frozen=True, kw_only=True):
+    """The request for one partition.
+
+    Args:
+        root: the directory of the plan.
+        path: of the partition.
+        facts: what is known of it besides its files, as a broker loads it.
+        choice: how its damage is treated.
+        replicas: what is known of its other replicas.
+        transaction_logs: directories of `__transaction_state` on the same disks.
+    """
+
+    root: str
+    path: str
+    facts: PartitionFacts
+    choice: Choice
+    replicas: KnownReplicas
+    transaction_logs: tuple[str, ...] = ()
+
+
+class PartitionRecovery(Struct, kw_only=True):
+    """What is planned for one partition.
+
+    Args:
+        path: of the partition.
+        end_offset: the end of its log where it is truncated; None: it is not.
+        is_below_start: whether it ends below its checkpointed log start offset then.
+        changes: of its files.
+        findings: what is reported.
+        refusals: what is not repaired.
+        losses: what is lost with the plan.
+        own_losses: what a broker would delete by itself of what can be read.
+        own_problem: why a broker would not start; None: it would.
+        is_damaged: whether it matters if other replicas exist.
+    """
+
+    path: str
+    end_offset: int | None = None
+    is_below_start: bool = False
+    changes: tuple[JoinedChange, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+    refusals: list[Finding] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    own_losses: list[Loss] = field(default_factory=list)
+    own_problem: str | None = None
+    is_damaged: bool = False
+
+
+def recover_partition(task: RecoveryTask, advance: Callable[[int], None]) -> PartitionRecovery:
+    """Plan the recovery of one partition; it may run in another process. Raises StorageError."""
+    return _Work(task, advance).plan()
+
+
+class _Work:
+    def __init__(self, task: RecoveryTask, advance: Callable[[int], None]) -> None:
+        self._task = task
+        self._advance = advance
+        self._facts = _as_unclean(task.facts) if task.facts.context.is_clean is None else task.facts
+        self._stage = JoinedStage(task.root, task.facts.now_ms)
+        self._done = PartitionRecovery(path=task.path)
+        self._is_given_up = False
+
+    def plan(self) -> PartitionRecovery:
+        partition = read_partition(self._task.path)
+        self._sink = Sink(partition.topic, partition.partition)
+        self._refusals = Sink(partition.topic, partition.partition)
+        size_bytes = sum(segment.size_bytes for segment in partition.segments)
+        with self._stage.reading():
+            broker = self._as_the_broker_is()
+            if partition.format == "v07":
+                self._truncate(broker.truncation, broker.companions, None)
+            else:
+                self._recover(broker)
+        done = self._done
+        done.changes = self._stage.changes
+        done.findings += self._sink.findings
+        done.refusals += self._refusals.findings
+        start_offset = self._task.facts.context.log_start_offset
+        done.is_below_start = None not in {done.end_offset, start_offset} and (start_offset or 0) > (
+            done.end_offset or 0
+        )
+        self._advance(size_bytes)
+        return done
+
+    # --- what a broker would do ---------------------------------------------------------------------------------------
+    def _as_the_broker_is(self) -> BrokerTruncation:
+        """Return what a broker truncates by itself, after it has put replacements in place; note what it loses."""
+        done = self._done
+        for _ in range(_MOST_ROUNDS):
+            partition = self._partition()
+            broker = truncate_as_broker(partition, self._facts, _ignore)
+            completion = broker.completion
+            if completion is None:
+                break
+            losses = [measure_loss(partition, [cut], self._facts.high_watermark) for cut in completion.lost]
+            done.own_losses += [loss for loss in losses if loss is not None]
+            # The replacement of a compaction or a split has what the segments have that it replaces. One that ends
+            # before them is not whole, and the segments are still here.
+            if done.own_losses and self._task.choice == "only-copy" and holds_all(completion):
+                self._give_up(completion)
+                broker = replace(broker, completion=None)
+                self._is_given_up = True
+                break
+            done.losses += [_with_reason(each, "a finished replacement takes its place") for each in losses if each]
+            stage_completion(completion, self._stage)
+            logs = [file.name.raw for file in completion.moved if file.name.kind is FileKind.LOG]
+            replaced = [file.name.raw for file, _ in completion.replaced if file.name.kind is FileKind.LOG]
+            self._sink.add(
+                "truncate.completes",
+                partition.path,
+                names=", ".join(logs) or completion.moved[0].name.raw,
+                replaced=", ".join(replaced) or "no log",
+            )
+        self._sweep()
+        if broker.truncation is not None:
+            for cuts in cuts_of(broker.truncation):
+                loss = measure_loss(partition, cuts, self._facts.high_watermark)
+                done.own_losses += [] if loss is None else [loss]
+        if broker.refusal is not None and broker.refusal.code in _STOPPED:
+            done.own_problem = broker.refusal.message
+        return broker
+
+    def _give_up(self, completion: SwapCompletion) -> None:
+        """Delete a replacement that would lose records of the segments that it replaces."""
+        for file in completion.moved:
+            self._stage.remove(file.path, why="it lacks records of the segments that it replaces")
+        names = ", ".join(file.name.raw for file in completion.moved if file.name.kind is FileKind.LOG)
+        self._sink.add("recover.replacement-given-up", completion.directory, names=names)
+
+    def _sweep(self) -> None:
+        """Delete the leftovers of replacements that a start deletes (LogLoader.removeTempFilesAndCollectSwapFiles)."""
+        for file, why in sweep(self._partition().files, rules=self._facts.load_options.loader).removed:
+            if file.name.state in {FileState.SWAP, FileState.CLEANED}:
+                self._stage.remove(file.path, why=why)
+
+    # --- the log ------------------------------------------------------------------------------------------------------
+    def _recover(self, broker: BrokerTruncation) -> None:
+        choice = self._task.choice
+        if choice == "as-broker":
+            self._truncate(broker.truncation, broker.companions, None)
+        if choice != "as-broker":
+            self._forget_impossible_start()
+        steps, report = self._replayed(as_broker=False)
+        is_whole = not (
+            report.refusals or report.tail_bytes or broker.truncation or broker.refusal or self._is_given_up
+        )
+        if not is_whole and choice == "only-copy":
+            self._excise()
+        elif not is_whole and choice == "refetch":
+            self._refetch()
+        if not is_whole:
+            steps, report = self._replayed(as_broker=True)
+        self._take(steps, report)
+        if not is_whole:
+            self._settle()
+
+    def _forget_impossible_start(self) -> None:
+        """Take a checkpointed log start offset after the log end for unknown: its line is removed from the checkpoint.
+
+        A broker that finds it deletes the whole log (LogLoader.recoverLog).
+        """
+        start_offset, extent = self._facts.context.log_start_offset, read_extent(self._partition())
+        if start_offset is not None and extent is not None and start_offset > extent.end:
+            self._facts = replace(self._facts, context=replace(self._facts.context, log_start_offset=None))
+
+    def _excise(self) -> None:
+        partition = self._partition()
+        places = find_places(partition, self._facts, _ignore)
+        self._done.is_damaged = any(not place.is_tail for place in places)
+        # raft refuses batches without records (RecordsBatchReader): its log ends where a broker truncates it.
+        if partition.topic == METADATA_TOPIC or not any(place.is_excisable for place in places):
+            return
+        excision = excise(partition, self._facts, places, transaction_logs=self._task.transaction_logs)
+        findings_of(excision, self._facts, self._sink)
+        for left in excision.left:
+            what = f"byte {left.place.start}, {left.place.detail}"
+            self._sink.add("recover.left", left.place.path, position=left.place.start, why=left.refusal, what=what)
+        self._done.losses += [_with_reason(loss, "it cannot be read: it is excised") for loss in excision.losses]
+        stage_excision(excision, self._stage)
+
+    def _refetch(self) -> None:
+        partition = self._partition()
+        truncation = truncate_at_damage(partition, _ignore)
+        if truncation is None or truncation.is_empty:
+            return
+        self._done.is_damaged = True
+        self._done.end_offset = truncation.end_offset
+        nodes = ", ".join(map(str, self._task.replicas.others)) or "unknown"
+        self._sink.add(
+            "recover.refetched",
+            partition.path,
+            offset=truncation.end_offset,
+            what=what_is_deleted(truncation),
+            nodes=nodes,
+        )
+        stage_truncation(truncation, companion_files(truncation, self._facts), self._stage)
+
+    def _settle(self) -> None:
+        """Truncate what an unclean start would still truncate."""
+        for _ in range(_MOST_ROUNDS):
+            broker = truncate_as_broker(self._partition(), _as_unclean(self._facts), _ignore)
+            if broker.truncation is None:
+                return
+            self._truncate(broker.truncation, broker.companions, "a broker truncates it when it recovers the log")
+            self._take(*self._replayed(as_broker=True))
+
+    def _truncate(self, truncation: Truncation | None, companions: CompanionFiles | None, why: str | None) -> None:
+        if truncation is None or truncation.is_empty:
+            return
+        partition = truncation.partition
+        companions = companions or companion_files(truncation, self._facts)
+        self._sink.add("truncate.cut", partition.path, offset=truncation.end_offset, what=what_is_deleted(truncation))
+        for cuts in cuts_of(truncation):
+            self._lose(partition, cuts, why or "a broker truncates it at its start")
+        if companions.open_transactions:
+            first = min(each.first_offset for each in companions.open_transactions)
+            count = len(companions.open_transactions)
+            self._sink.add("truncate.open-transactions", partition.path, offset=first, count=count)
+        self._done.end_offset = truncation.end_offset
+        stage_truncation(truncation, companions, self._stage)
+
+    def _lose(self, partition: Partition, cuts: list[tuple[str, int]], why: str, *, of_broker: bool = False) -> None:
+        loss = measure_loss(partition, cuts, self._facts.high_watermark)
+        if loss is not None:
+            self._done.losses.append(_with_reason(loss, why))
+            if of_broker:
+                self._done.own_losses.append(loss)
+
+    # --- what is built from the log -----------------------------------------------------------------------------------
+    def _replayed(self, *, as_broker: bool) -> tuple[list[Step], ReindexReport]:
+        """Replay the log, and return the repairs of the files that are built from it."""
+        facts = self._facts
+        if not facts.context.is_clean:
+            # The recovery points are at the log ends afterwards, so only what differs from the log is written; a
+            # snapshot is left at the end, as by a clean shutdown.
+            extent = read_extent(self._partition())
+            context = replace(facts.context, is_clean=False, recovery_point=None if extent is None else extent.end)
+            facts = replace(facts, context=context)
+        task = ReindexTask(
+            path=self._task.path,
+            bases=None,
+            facts=facts,
+            rules=rules_of_indexes(facts.release),
+            writes_all=False,
+            as_broker=as_broker,
+            max_batch_bytes=MAX_BATCH_BYTES,
+        )
+        work = PartitionReindex(task, _ignore)
+        steps = list(work.steps())
+        return steps, work.report
+
+    def _take(self, steps: list[Step], report: ReindexReport) -> None:
+        for step in steps:
+            stage_step(step, self._stage)
+        report = with_repaired(report, {step.path for step in steps if step.kind != "cut"})
+        done = self._done
+        done.findings += report.findings
+        done.refusals += report.refusals
+        done.losses += [
+            _with_reason(loss, "no whole batch follows in the segment, or none that can be excised")
+            for loss in report.losses
+        ]
+        cuts = [step for step in steps if step.kind == "cut"]
+        if cuts:
+            extent = read_extent(self._partition())
+            done.end_offset = None if extent is None else extent.end
+
+    def _partition(self) -> Partition:
+        return read_partition(self._task.path)
+
+
+def _with_reason(loss: Loss, why: str) -> Loss:
+    return loss if loss.why else replace(loss, why=why)
+
+
+def _as_unclean(facts: PartitionFacts) -> PartitionFacts:
+    """Return the facts of a start that recovers the whole log."""
+    return replace(facts, context=_unclean(facts.context))
+
+
+def _unclean(context: PartitionContext) -> PartitionContext:
+    return replace(context, is_clean=False, recovery_point=None)
+
+
+def _ignore(_: int) -> None:
+    """Ignore the bytes that are read: the progress counts a partition once."""
+
+
+def start_problems(
+    path: str, facts: PartitionFacts, is_changed: bool, advance: Callable[[int], None]
+) -> tuple[Finding, ...]:
+    """Return why a start on a partition would fail, or lose something; it may run in another process.
+
+    Args:
+        path: of the partition.
+        facts: what is known of it, with the checkpoints as the plan leaves them.
+        is_changed: whether a start after an unclean shutdown is simulated too: on the others it was already.
+        advance: called with the bytes that are read.
+    """
+    partition = read_partition(path)
+    sink = Sink(partition.topic, partition.partition)
+    if partition.format == "v07":
+        return ()
+    for is_clean in (True, False) if is_changed else (True,):
+        context = replace(facts.context, is_clean=True) if is_clean else _unclean(facts.context)
+        load = PartitionLoad(partition, context, facts.load_options, advance=advance)
+        for _ in load.run():
+            pass
+        problem = load.result.problem
+        if problem is not None:
+            sink.add("recover.not-started", problem.path, problem=problem.sentence.removesuffix("."))
+            break
+        if load.result.lost_bytes:
+            sink.add("recover.truncated-again", path, size_bytes=load.result.lost_bytes)
+            break
+    return sink.findings

@@ -1,0 +1,308 @@
+"""`kafkalog recover`: the least loss by which a broker starts, without recovering anything, in one plan.
+
+Each partition is recovered by itself (`partition`). The text files of the log directory follow, as `kafkalog
+checkpoint` repairs them, with the logs as the plan leaves them. Then a start is simulated on every partition that
+changes, clean and unclean, and the clean shutdown file is written if nothing would be recovered or refused.
+
+What is read: a log whose last shutdown was clean once, by the replay that its indexes are compared with. After an
+unclean shutdown the simulated start reads the part that a broker would recover, the replay reads the log, and the check
+before the clean shutdown file (`kafkalog verify`) reads it again. Only damaged logs are read more often.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.engine.pool import run_all
+from kafkalog_core.engine.targets import LogDirTarget
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.start.disk import effect_of
+from kafkalog_core.ops.checkpoint.checkpoint import plan_checkpoint
+from kafkalog_core.ops.recover.excise import transaction_copies
+from kafkalog_core.ops.recover.joined import JoinedStage
+from kafkalog_core.ops.recover.partition import RecoveryTask, recover_partition, start_problems
+from kafkalog_core.ops.recover.replicas import OtherReplicas
+from kafkalog_core.ops.reindex.reindex import rules_of_indexes
+from kafkalog_core.ops.repair.assumptions import with_options
+from kafkalog_core.ops.repair.context import distinct_settings
+from kafkalog_core.ops.repair.plan import PlanReport
+from kafkalog_core.ops.truncate.truncate import stage_lower_offsets, start_rules
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.refusals import Refusal, WayOut
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import replace
+from kafkalog_core.text import count_of, first_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.rules.setting_table import Setting
+    from kafkalog_core.ops.recover.partition import Choice, PartitionRecovery
+    from kafkalog_core.ops.recover.replicas import KnownReplicas
+    from kafkalog_core.ops.repair.loss import Loss
+    from kafkalog_core.ops.repair.plan import PlanRequest
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.logdir import PartitionPath
+
+__all__ = ["plan_recover"]
+
+_USED: Final = ("index.interval.bytes", "segment.index.bytes", "max.message.bytes")
+_LOWERED: Final = (
+    FileKind.LOG_START_OFFSET,
+    FileKind.RECOVERY_POINT,
+    FileKind.HIGH_WATERMARK,
+    FileKind.CLEANER_OFFSET,
+)
+
+
+def plan_recover(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
+    """Plan `kafkalog recover`: stage the changes and return the report.
+
+    Options, each optional: `kafka` (of a SettingsRequest), `only_copy`, `refetch` and `as_broker` (at most one is
+    true), and `beside` (paths of the broker's other log directories).
+
+    Raises:
+        SelectionError: The request names single files.
+    """
+    return _Planner(request, stage, progress).plan()
+
+
+class _Planner:
+    def __init__(self, request: PlanRequest, stage: Stage, progress: Progress) -> None:
+        self._request = request
+        self._stage = stage
+        self._progress = progress
+        self._target = request.target
+        self._context = request.context()
+        self._joined = JoinedStage(self._target.root, request.now_ms)
+        self._replicas: dict[str, KnownReplicas] = {}
+        self._used: list[Setting] = []
+
+    def plan(self) -> PlanReport:
+        """Stage the changes of all partitions, then those of the log directory, and return the report."""
+        self._target.check_no_files("recover works on whole partitions: name a partition directory")
+        tasks = list(self._tasks())
+        stopped = tuple(each for each in self._outside_logs() if self._stops(each))
+        size_bytes = sum(_log_bytes(task.path) for task in tasks)
+        self._progress.expect(size_bytes)
+        work = [(task,) for task in tasks]
+        done = list(run_all(recover_partition, work, self._request.jobs, size_bytes, self._progress))
+        for each in done:
+            self._joined.take(each.changes)
+        with self._joined.reading():
+            repaired = self._checkpoints(done)
+            problems = self._problems(tasks)
+            marked = self._marked(problems)
+        self._joined.pass_on(self._stage, starts_first=any(each.is_below_start for each in done))
+        elsewhere = self._context.assigned_elsewhere
+        changed = {change.path for change in self._joined.changes}
+        losses = tuple(loss for each in done for loss in each.losses)
+        refusals = (*(finding for each in done for finding in each.refusals), *(marked or repaired).refusals)
+        return PlanReport(
+            findings=_distinct(
+                (*(finding for each in done for finding in each.findings), *repaired.findings, *elsewhere.values())
+            ),
+            refusals=_distinct((*_unrepaired(refusals, changed), *problems)),
+            losses=losses,
+            settings=distinct_settings(self._used) if tasks else (),
+            release=self._context.guess if tasks else None,
+            needs_release=bool(changed) and not self._context.guess.agree(_rules),
+            details=repaired.details,
+            note=None if marked is None else marked.note,
+            undecided=self._undecided(done),
+            verdict=self._verdict(done, stopped, problems),
+        )
+
+    # --- partitions ---------------------------------------------------------------------------------------------------
+    def _tasks(self) -> Iterator[RecoveryTask]:
+        replicas = OtherReplicas(self._context)
+        transaction_logs = tuple(each.place.path for each in transaction_copies(self._request))
+        for place in self._target.partitions:
+            # LogManager deletes `-delete` directories soon after a start (file.delete.delay.ms).
+            if place.name.state is DirectoryState.DELETE:
+                continue
+            known = self._replicas[place.path] = replicas.of(place)
+            facts = self._context.facts(place.name, as_loaded=True)
+            self._used += [setting for setting in facts.settings.settings if setting.name in _USED]
+            yield RecoveryTask(
+                root=self._target.root,
+                path=place.path,
+                facts=facts,
+                choice=self._choice(place, known),
+                replicas=known,
+                transaction_logs=transaction_logs,
+            )
+
+    def _choice(self, place: PartitionPath, known: KnownReplicas) -> Choice:
+        options = self._request.options
+        if options.get("as_broker") or place.name.topic == METADATA_TOPIC:
+            return "as-broker"
+        if options.get("only_copy") or known.kind == "only":
+            return "only-copy"
+        # Unknown: the plan that loses nothing in either case of a single copy is shown, and not applied
+        return "refetch" if options.get("refetch") or known.kind == "elsewhere" else "only-copy"
+
+    def _undecided(self, done: Iterable[PartitionRecovery]) -> Refusal | None:
+        """Return why the plan is not applied yet: it matters whether other replicas exist, and nothing shows it."""
+        options = self._request.options
+        if any(options.get(name) for name in ("only_copy", "refetch", "as_broker")):
+            return None
+        names = [
+            each.path.rpartition("/")[2]
+            for each in done
+            if each.is_damaged and self._replicas[each.path].kind == "unknown"
+        ]
+        if not names:
+            return None
+        line = self._request.command_line
+        return Refusal(
+            f"it is unknown whether other replicas of {first_of(names)} are in sync: no metadata log shows it",
+            (
+                WayOut("this is the only copy: keep everything that can be read", with_options(line, "--only-copy")),
+                WayOut(
+                    "another replica has the records: truncate at the damage, and fetch them from it",
+                    with_options(line, "--refetch"),
+                ),
+            ),
+        )
+
+    # --- the log directory --------------------------------------------------------------------------------------------
+    def _checkpoints(self, done: Sequence[PartitionRecovery]) -> PlanReport:
+        """Repair the text files as they contradict the logs that the plan leaves."""
+        broker_dir = self._context.broker_dir
+        if broker_dir is not None and not self._target.is_whole:
+            names = {place.path: place.name for place in self._target.partitions}
+            ends = {
+                (names[each.path].topic, names[each.path].partition): each.end_offset
+                for each in done
+                if each.end_offset is not None and broker_dir.is_served(names[each.path])
+            }
+            for kind in _LOWERED if ends else ():
+                stage_lower_offsets(broker_dir, kind, ends, self._joined)
+        return plan_checkpoint(self._checkpoint_request(marks=False), self._joined, self._progress)
+
+    def _problems(self, tasks: Sequence[RecoveryTask]) -> tuple[Finding, ...]:
+        """Return why a broker would not start on what the plan leaves, or would still lose something."""
+        changed = {change.path.rpartition("/")[0] for change in self._joined.changes}
+        # Read again: with the offsets that the plan leaves
+        context = self._request.context()
+        names = {place.path: place.name for place in self._target.partitions}
+        work = [(task.path, context.facts(names[task.path], as_loaded=True), task.path in changed) for task in tasks]
+        size_bytes = sum(_log_bytes(path) for path in changed & names.keys())
+        found = run_all(start_problems, work, self._request.jobs, size_bytes, self._progress)
+        return (*(finding for each in found for finding in each), *self._outside_logs())
+
+    def _outside_logs(self) -> Iterator[Finding]:
+        """Yield the findings about files outside of the logs because of which a broker does not start, or not whole.
+
+        Of the logs only headers are read.
+        """
+        log_dir = self._target.log_dir
+        if log_dir is None or not self._target.is_whole:
+            return
+        target = LogDirTarget(
+            log_dir=log_dir,
+            partitions=self._target.partitions,
+            is_whole=True,
+            named_dirs=self._target.named_dirs,
+        )
+        request = VerifyRequest(
+            targets=(target,),
+            now_ms=self._request.now_ms,
+            level="headers",
+            jobs=self._request.jobs,
+            kafka=replace(self._context.request, kafka=str(self._context.release)),
+        )
+        rules = rules_of(self._context.release)
+        for verdict in verify(request, self._progress):
+            yield from (finding for finding in verdict.findings if effect_of(finding, rules) is not None)
+
+    def _marked(self, problems: Sequence[Finding]) -> PlanReport | None:
+        """Stage the clean shutdown file, and the checkpoints as a clean shutdown leaves them; None: it is not asked."""
+        broker_dir, log_dir = self._context.broker_dir, self._target.log_dir
+        is_whole = self._target.is_whole and broker_dir is not None and broker_dir.log_dir.is_broker_dir
+        if problems or not is_whole or log_dir is None or log_dir.is_clean:
+            return None
+        return plan_checkpoint(self._checkpoint_request(marks=True), self._joined, self._progress)
+
+    def _is_marked(self) -> bool:
+        """Return whether the broker finds the clean shutdown file."""
+        log_dir = self._target.log_dir
+        made = any(change.path.endswith(".kafka_cleanshutdown") for change in self._joined.changes)
+        return made or (log_dir is not None and log_dir.is_clean)
+
+    def _stops(self, finding: Finding) -> bool:
+        return effect_of(finding, rules_of(self._context.release)) in {"stops", "offline"}
+
+    def _verdict(
+        self, done: Sequence[PartitionRecovery], stopped: Sequence[Finding], problems: Sequence[Finding]
+    ) -> str:
+        """Return what a broker would lose by itself, and what the plan loses, in one sentence without a full stop.
+
+        Args:
+            done: the partitions.
+            stopped: why the broker would not start because of files outside of the logs.
+            problems: what the plan does not repair.
+        """
+        own = [loss for each in done for loss in each.own_losses]
+        losses = [loss for each in done for loss in each.losses]
+        causes = [each.path for each in stopped] + [each.path for each in done if each.own_problem is not None]
+        if causes:
+            alone = f"by itself the broker does not start, because of {first_of(map(self._short, causes))}"
+        elif own:
+            alone = f"by itself the broker would delete {_counted(own)}"
+        else:
+            alone = "by itself the broker would delete no record that can be read"
+        then = f"this plan deletes {_counted(losses)}" if losses else "this plan deletes none"
+        if not self._joined.changes and not problems:
+            then = "nothing has to be recovered"
+        if problems:
+            return f"{alone}; {then}, but the broker does not start before {_places(len(problems))} repaired by hand"
+        return f"{alone}; {then}{', and the broker starts without recovery' if self._is_marked() else ''}"
+
+    def _short(self, path: str) -> str:
+        return path.removeprefix(f"{self._target.root}/")
+
+    def _checkpoint_request(self, *, marks: bool) -> PlanRequest:
+        options = self._request.options
+        given = {
+            "kafka": options.get("kafka"),
+            "beside": options.get("beside"),
+            "mark_clean": marks,
+            "is_recovered": True,
+        }
+        return replace(self._request, options=given)
+
+
+def _places(count: int) -> str:
+    return f"{count_of(count, 'place')} {'is' if count == 1 else 'are'}"
+
+
+def _counted(losses: Sequence[Loss]) -> str:
+    known = [loss.records for loss in losses if loss.records is not None]
+    least = "" if len(known) == len(losses) else "at least "
+    places = len({(loss.topic, loss.partition) for loss in losses})
+    return f"{least}{count_of(sum(known), 'record')} of {count_of(places, 'partition')}"
+
+
+def _distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple({(each.code, each.path, each.message): each for each in findings}.values())
+
+
+def _unrepaired(refusals: Iterable[Finding], changed: set[str]) -> Iterator[Finding]:
+    """Yield the refusals of the steps that are left after all of them."""
+    yield from (each for each in refusals if each.path not in changed or each.severity == "error")
+
+
+def _rules(release: Release) -> object:
+    """Return the rules of a release on which the plan depends."""
+    return start_rules(release), rules_of_indexes(release)
+
+
+def _log_bytes(path: str) -> int:
+    return sum(segment.size_bytes for segment in read_partition(path).segments)
