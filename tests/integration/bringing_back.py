@@ -40,7 +40,7 @@ CASES: Final = 4  # damaged copies of each log
 Records = dict[int, set[tuple[bytes | None, bytes | None]]]
 """Key and value of each copy of a record, by its offset."""
 _MARK: Final = ".kafka_cleanshutdown"
-_REBUILT: Final = (".index", ".timeindex", ".txnindex")
+_INDEXES: Final = (".index", ".timeindex", ".txnindex")
 
 
 def compare_recoveries(harness: LogHarness, workload: Workload, work_dir: Path) -> Verdict:
@@ -84,13 +84,14 @@ def _compare(harness: LogHarness, workload: Workload, partition_dir: Path, stop:
     found = []
     for is_clean in (True, False):
         after = Stop(is_clean=is_clean, recovery_point=point if is_clean else 0, log_start=log_start)
-        copied = shutil.copytree(partition_dir, partition_dir.parent.parent / f"{partition_dir.parent.name}-{is_clean}")
-        answer = start(harness, workload, copied, after)
         how = "clean" if is_clean else "unclean"
+        other = partition_dir.parent.with_name(f"{partition_dir.parent.name}-{how}")
+        copied = shutil.copytree(partition_dir, other / partition_dir.name)
+        answer = start(harness, workload, copied, after)
         if isinstance(answer, str):
             found.append(f"{how}: Kafka: {answer}")
             continue
-        found += [f"{how}: {each}" for each in _changed(partition_dir, copied)]
+        found += [f"{how}: {each}" for each in _changed(partition_dir, copied, _INDEXES if is_clean else ())]
         lost = _lost(harness, workload, copied, after, before, draft)
         found += [f"{how}: {each}" for each in lost]
     verdict.same += not found
@@ -111,9 +112,9 @@ def _offset(path: Path, kind: FileKind) -> int:
     return read_checkpoint(str(path), kind).offset(TOPIC, 0) or 0
 
 
-def _changed(mine: Path, started: Path) -> Iterator[str]:
-    """What a start has changed of a log and its indexes: nothing, but for entries that only fill an index."""
-    names = {path.name for path in (*mine.iterdir(), *started.iterdir()) if path.suffix in {".log", *_REBUILT}}
+def _changed(mine: Path, started: Path, suffixes: tuple[str, ...]) -> Iterator[str]:
+    """What a start has changed of the logs, and of indexes: nothing."""
+    names = {path.name for path in (*mine.iterdir(), *started.iterdir()) if path.suffix in {".log", *suffixes}}
     for name in sorted(names):
         one, other = (path.read_bytes() if path.is_file() else b"" for path in (mine / name, started / name))
         if one != other:

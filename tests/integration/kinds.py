@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tests.integration.bringing_back import compare_recoveries
 from tests.integration.differential import compare_appends, compare_cleaning, compare_retention, compare_rolling
 from tests.integration.starting import compare_faults, compare_starts
 from tests.integration.workloads import (
@@ -41,15 +42,18 @@ KINDS: Final = {
     "roll": Kind(KAFKA_VERSION, draw_appends, compare_rolling),
     "start": Kind(KAFKA_VERSION, draw_appends, compare_starts),
     "fault": Kind(KAFKA_VERSION, draw_faulty, compare_faults),
+    "recover": Kind(KAFKA_VERSION, draw_faulty, compare_recoveries),
     "clean-4.4": Kind(NEWEST, draw_limited_workload, compare_cleaning),
     "retain-4.4": Kind(NEWEST, draw_retention, compare_retention),
     "append-4.4": Kind(NEWEST, draw_appends, compare_appends),
     "roll-4.4": Kind(NEWEST, draw_appends, compare_rolling),
     "start-4.4": Kind(NEWEST, draw_appends, compare_starts),
     "fault-4.4": Kind(NEWEST, draw_faulty, compare_faults),
+    "recover-4.4": Kind(NEWEST, draw_faulty, compare_recoveries),
     "clean-2.8": Kind(ZOOKEEPER_ERA, draw_old_workload, compare_cleaning),
     "retain-2.8": Kind(ZOOKEEPER_ERA, draw_old_retention, compare_retention),
     "start-2.8": Kind(ZOOKEEPER_ERA, draw_appends, compare_starts),
     "fault-2.8": Kind(ZOOKEEPER_ERA, draw_faulty, compare_faults),
+    "recover-2.8": Kind(ZOOKEEPER_ERA, draw_faulty, compare_recoveries),
     "start-2.7": Kind(BEFORE_TOPIC_IDS, draw_appends, compare_starts),
 }

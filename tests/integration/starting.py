@@ -170,14 +170,14 @@ def _file_differences(played: Played, damaged: Path, real: Path) -> list[str]:
     """Files that are not as foreseen.
 
     An index may have lost a part of an entry when it was closed; an empty one may have been made where there was none.
-    Where 2.8 has completed a replacement without batches, it leaves the transaction index of the segment before, which
-    is not foreseen.
+    Where 2.8 has completed a replacement without aborted transactions, it leaves the transaction index of the segment
+    before, or an empty one, which is not foreseen.
     """
     mine, theirs = played.files(), recovering.files_of(real)
     rebuilt = played.result.rebuilt
-    stale = f"{rebuilt.base_offset:020d}.txnindex" if rebuilt is not None and not rebuilt.batches else ""
+    stale = f"{rebuilt.base_offset:020d}.txnindex" if rebuilt is not None and not rebuilt.txn_index else ""
     theirs = {name: data for name, data in theirs.items() if data or name in mine or "index" not in name}
-    theirs = {name: data for name, data in theirs.items() if name != stale}
+    theirs, mine = ({name: data for name, data in each.items() if name != stale} for each in (theirs, mine))
     for base in played.result.zero_indexes:
         name = f"{base:020d}.index"
         if name in theirs and name not in played.indexes and not any(theirs[name]):
@@ -240,7 +240,9 @@ def _compare_mended(
 
 def write_tops(log_dir: Path, stop: Stop) -> None:
     """The files at the top of a log directory."""
-    (log_dir / "meta.properties").write_bytes(meta_properties({"version": "1", "node.id": "1"}))
+    identity = {"version": "1", "node.id": "1", "cluster.id": "aW50ZWdyYXRpb24tdGVzdA"}
+    (log_dir / "meta.properties").write_bytes(meta_properties(identity))
+    (log_dir / "replication-offset-checkpoint").write_bytes(offset_checkpoint([(TOPIC, 0, 0)]))
     point, start_offset = [(TOPIC, 0, stop.recovery_point)], [(TOPIC, 0, stop.log_start)] if stop.log_start else []
     (log_dir / "recovery-point-offset-checkpoint").write_bytes(offset_checkpoint(point))
     (log_dir / "log-start-offset-checkpoint").write_bytes(offset_checkpoint(start_offset))
@@ -279,7 +281,7 @@ def _differ(real: bytes, ours: bytes | None) -> bool:
 
 def _small_differences(load: PartitionLoad, result: LoadResult, real: Path, release: Release) -> list[str]:
     found = []
-    snapshots = {int(path.stem): path.read_bytes() for path in real.glob("*.snapshot")}
+    snapshots = {int(path.stem): path.read_bytes() for path in real.glob("[0-9]*.snapshot") if path.is_file()}
     ours = {offset: load.snapshots.read(offset) for offset in load.snapshots}
     if snapshots.keys() != ours.keys():
         found.append(f"snapshots {sorted(snapshots)}, ours {sorted(ours)}")

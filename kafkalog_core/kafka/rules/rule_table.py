@@ -151,6 +151,7 @@ class LoaderRules(Struct, frozen=True, kw_only=True):
         has_failed_dirs: whether a failed log directory goes offline, and the broker runs on (KIP-112).
         survives_refused_epochs: whether that is so for a leader-epoch-checkpoint that cannot be read, too.
         splits_segments: whether recovery splits a segment whose offsets are too far from its base offset (KAFKA-6264).
+        takes_open_beyond_end: whether a start goes on where a transaction is open from an offset after the log end on.
         reads_whole_txn_version: whether a version of an entry in a transaction index is two bytes, of which 0 is the
             only one that is known; else it is the first of them, as a signed number, and what is below 0 is taken.
     """
@@ -181,6 +182,7 @@ class LoaderRules(Struct, frozen=True, kw_only=True):
     has_failed_dirs: bool
     survives_refused_epochs: bool
     splits_segments: bool
+    takes_open_beyond_end: bool
     reads_whole_txn_version: bool
 
     def knows_txn_version(self, version: int) -> bool:
@@ -233,6 +235,7 @@ def rules_of(release: Release) -> LoaderRules:
         has_failed_dirs=release >= Since.FAILED_LOG_DIRS,
         survives_refused_epochs=release >= Since.REFUSED_EPOCHS_OFFLINE,
         splits_segments=release >= Since.SEGMENTS_SPLIT,
+        takes_open_beyond_end=release >= Since.OPEN_BEYOND_END,
         reads_whole_txn_version=release >= Since.ABORTED_VERSION_IN_WHOLE,
         max_snapshot_entries=MAX_ELEMENTS if Since.ELEMENT_LIMIT.is_in(release) else MAX_INT32,
     )

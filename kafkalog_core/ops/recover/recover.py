@@ -253,7 +253,7 @@ class _Planner:
         losses = [loss for each in done for loss in each.losses]
         causes = [each.path for each in stopped] + [each.path for each in done if each.own_problem is not None]
         if causes:
-            alone = f"by itself the broker does not start, because of {first_of(map(self._short, causes))}"
+            alone = f"by itself the broker does not start, because of {first_of([*map(self._short, causes)])}"
         elif own:
             alone = f"by itself the broker would delete {_counted(own)}"
         else:

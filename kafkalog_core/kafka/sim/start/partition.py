@@ -496,8 +496,8 @@ class PartitionLoad:
         opened = min(firsts, default=end_offset)
         for first in {opened if ended is None else min(opened, ended), opened}:
             offset = max(first, start_offset)
-            if first > end_offset:
-                # LocalLog.read: OffsetOutOfRangeException, which no caller catches
+            if first > end_offset and not self._rules.takes_open_beyond_end:
+                # Log.convertToOffsetMetadataOrThrow: OffsetOutOfRangeException, which no caller catches
                 sentence = f"a transaction is open from offset {first} on, and the log ends before it, at {end_offset}"
                 self._stop(self._live[-1].log_path or self._partition.path, f"{sentence}: the broker stops")
             self._reads_unstable = self._reads_unstable or offset < end_offset
