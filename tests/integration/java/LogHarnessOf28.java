@@ -128,13 +128,16 @@ public final class LogHarnessOf28 extends LogCommands {
             return next;
         }
         for (RecordBatch batch : log.read(next, READ_BYTES, FetchLogEnd$.MODULE$, true).records().batches()) {
-            batch.ensureValid();
-            for (Record each : batch) {
-                if (each.offset() >= next && !batch.isControlBatch()) {
-                    reading.take(each.offset(), each.key(), each.value());
-                }
-            }
+            long from = next;
             next = Math.max(next, batch.nextOffset());
+            reading.open(() -> {
+                batch.ensureValid();
+                for (Record each : batch) {
+                    if (each.offset() >= from && !batch.isControlBatch()) {
+                        reading.take(each.offset(), each.key(), each.value());
+                    }
+                }
+            });
         }
         return next;
     }
