@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.commands.repair import RepairOptions
     from kafkalog_core.engine.selection import Selection
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+    from kafkalog_core.ops.repair.plan import Json
 
 __all__ = ["recover_command"]
 
@@ -66,10 +67,11 @@ def recover_command(
     """
     if sum((only_copy, refetch, as_broker)) > 1:
         raise click.UsageError("give only one of --only-copy, --refetch and --as-broker")
-    wanted = {
+    options: dict[str, Json] = {
+        "kafka": asdict(request),
         "only_copy": only_copy,
         "refetch": refetch,
         "as_broker": as_broker,
         "beside": sorted({os.path.abspath(path) for path in paths if is_broker_dir(path)}),
     }
-    return run_repair("recover", paths, selection, {"kafka": asdict(request), **wanted}, repair)
+    return run_repair("recover", paths, selection, options, repair)

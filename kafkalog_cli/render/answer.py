@@ -74,6 +74,7 @@ class Answer(Struct, frozen=True, kw_only=True):
         below: further sentences next to the verdict: what an option that was given does, or why it does not act.
         lines: the partitions with something to say, the most important first.
         rest: how many other partitions there are, and why; empty: none.
+        first: a table that comes before the rows.
     """
 
     verdict: str
@@ -83,6 +84,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     below: tuple[str, ...] = ()
     lines: tuple[PartitionLine, ...] = ()
     rest: str = ""
+    first: tuple[Text, ...] = ()
 
 
 NOTHING: Final = Answer(verdict="NOTHING TO FORECAST: no log was read")
@@ -97,6 +99,7 @@ def answer_lines(answer: Answer, width: int) -> list[Text]:
     for sentence in answer.below:
         lines += sentence_texts(f"{INDENT}{sentence}", width)
     lines += [Text(f"{INDENT}{command}", "bold") for command in map(command_text, answer.commands)]
+    lines += answer.first
     lines += _table(answer.lines, width)
     if answer.rest:
         lines += [*([] if answer.lines else [Text()]), *sentence_texts(answer.rest, width)]

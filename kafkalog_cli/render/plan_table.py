@@ -119,8 +119,6 @@ class PlanTable(SummaryTable[PlanRows]):
         lines += self._table(_JOURNALS, sheet.journals, "journal")
         if self._has_details:
             lines += self._details(sheet)
-        elif sheet.verdict is not None:  # of a recovery, losses are what the reader has to decide about
-            lines += self._losses(sheet)
         findings = [row for row in sheet.findings if self._has_details or row["severity"] != "info"]
         if findings:
             lines += [Text(), Text("Findings", "bold"), *finding_lines(findings, self.width)]
@@ -166,10 +164,12 @@ class PlanTable(SummaryTable[PlanRows]):
             below=tuple(below),
             lines=lines,
             rest=_sound_files(sheet),
+            # Of a recovery, losses are what the reader has to decide about
+            first=() if sheet.verdict is None else tuple(self._losses(sheet)),
         )
 
     def _details(self, sheet: PlanRows) -> list[Text]:
-        lines: list[Text] = [] if sheet.verdict is None else self._losses(sheet)
+        lines: list[Text] = []
         for chunk in sheet.details:
             rows = [_named(row, sheet) for row in islice(chunk.rows(), SHOWN_ROWS)]
             noun = chunk.table.name.replace("_", " ")

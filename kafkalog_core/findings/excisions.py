@@ -57,7 +57,7 @@ EXCISIONS: Final = {
         "{offset} on is open afterwards. {action}",
         "Lets read_committed consumers read no record from that offset on until the transaction ends, and cleans "
         "nothing after it.",
-        "Abort it if nothing else ends it, once the broker is started: {command}",
+        "Start the broker, and abort the transaction if nothing else ends it: kafka-transactions.sh abort.",
         "An empty batch ends no transaction. The marker cannot be rebuilt, because nothing proves its outcome.",
     ),
     "excise.tail": FindingType(

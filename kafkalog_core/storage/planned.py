@@ -211,7 +211,8 @@ def planned_files(files: Mapping[str, PlannedFile | None]) -> Iterator[None]:
 
 
 def _maps(planned: Mapping[str, PlannedFile | None]) -> list[dict[str, PlannedFile | None]]:
-    return planned.maps if isinstance(planned, ChainMap) else [cast("dict[str, PlannedFile | None]", planned)]
+    maps = planned.maps if isinstance(planned, ChainMap) else [planned]
+    return cast("list[dict[str, PlannedFile | None]]", maps)
 
 
 class _Slices(io.RawIOBase):

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import SelectionError, StorageError
+from kafkalog_core.findings import found
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
@@ -20,7 +21,7 @@ from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.sim.partition_copies import PartitionCopy
 from kafkalog_core.ops.recover.excision import excise, stage_excision
-from kafkalog_core.ops.recover.places import BadBatch, find_places
+from kafkalog_core.ops.recover.places import BadBatch, find_places, neighbour
 from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
 from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.ops.repair.plan import PlanReport
@@ -31,6 +32,7 @@ from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of, first_of
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 __all__ = ["findings_of", "plan_excise", "transaction_copies"]
 
 _USED: Final = ("index.interval.bytes", "segment.index.bytes")
+_HEALTHY: Final = "healthy"
+"""The reason of a place that is a readable batch without a fault."""
 _READS: Final = 2
 """The log is read for its places, and the segments from the first place on again, as a broker would recover them."""
 
@@ -83,6 +87,7 @@ class _Planner:
         self._facts = self._context.facts(partition.name)
         self._offsets = sorted({*cast("Sequence[int]", request.options.get("offsets") or ())})
         self._takes_healthy = bool(request.options.get("healthy"))
+        self._counts: dict[tuple[str, int], int] = {}
         self._findings = Sink(partition.topic, partition.partition)
         self._refusals = Sink(partition.topic, partition.partition)
 
@@ -139,21 +144,17 @@ class _Planner:
 
     # --- the offsets --------------------------------------------------------------------------------------------------
     def _chosen(self) -> dict[str, dict[int, BadBatch]]:
-        """Return the readable batches that hold the offsets, by path and position; refuse those that are healthy."""
+        """Return the readable batches that hold the offsets, by path and position."""
         chosen: dict[str, dict[int, BadBatch]] = {}
         for offset in self._offsets:
             segment = self._segment_of(offset)
             held = None if segment is None else _batch_with(segment, offset)
             if segment is None or held is None:
                 continue
-            path, (position, size_bytes, first, last, count) = segment.files[0].path, held
+            path, (position, size_bytes, count) = segment.files[0].path, held
+            self._counts[path, position] = count
             fault = _fault(self._partition, segment, position, size_bytes)
-            if fault is None and not self._takes_healthy:
-                records = (
-                    "a number of records that its header does not show" if count < 0 else count_of(count, "record")
-                )
-                self._refusals.add("excise.healthy", path, offset=offset, first=first, last=last, records=records)
-            reason, detail = ("healthy", "nothing is wrong with it") if fault is None else (fault.reason, fault.detail)
+            reason, detail = (_HEALTHY, "nothing is wrong with it") if fault is None else (fault.reason, fault.detail)
             chosen.setdefault(path, {})[position] = BadBatch("chosen", reason, detail, "serves")
         return chosen
 
@@ -165,15 +166,16 @@ class _Planner:
     def _wanted(self, found: tuple[DamagedPlace, ...]) -> list[DamagedPlace]:
         """Return the places that hold the offsets; report offsets without one, and places that belong with them."""
         wanted: list[DamagedPlace] = []
-        healthy = {each.offset for each in self._refusals.findings if each.code == "excise.healthy"}
         for offset in self._offsets:
             place = next((each for each in found if _holds(each, offset)), None)
-            if place is not None and not place.is_tail:
+            if place is not None and place.reason == _HEALTHY and not self._takes_healthy:
+                self._refuse_healthy(place, offset)
+            elif place is not None and not place.is_tail:
                 wanted += [] if place in wanted else [place]
             elif place is not None or self._is_behind(found, offset):
                 end = place or next(each for each in found if each.is_tail)
                 self._refusals.add("excise.at-end", end.path, position=end.start, offset=offset, reason=end.reason)
-            elif offset not in healthy:
+            else:
                 self._refusals.add(
                     "excise.no-batch", self._partition.path, offset=offset, what=self._what_is_at(offset)
                 )
@@ -192,6 +194,19 @@ class _Planner:
             ]
             self._refusals.add("excise.others", others[0].path, position=others[0].start, what=first_of(texts))
         return wanted
+
+    def _refuse_healthy(self, place: DamagedPlace, offset: int) -> None:
+        count = self._counts[place.path, place.start]
+        records = "an unknown number of records" if count < 0 else count_of(count, "record")
+        self._refusals.add(
+            "excise.healthy",
+            place.path,
+            position=place.start,
+            offset=offset,
+            first=place.first_offset,
+            last=place.last_offset,
+            records=records,
+        )
 
     def _is_behind(self, found: tuple[DamagedPlace, ...], offset: int) -> bool:
         """Return whether an offset is after the last readable batch, where unreadable bytes follow."""
@@ -241,15 +256,16 @@ def _holds(place: DamagedPlace, offset: int) -> bool:
     return first is not None and last is not None and first <= offset <= last
 
 
-def _batch_with(segment: Segment, offset: int) -> tuple[int, int, int, int, int] | None:
-    """Return the readable batch that holds an offset: position, size, first and last offset, and record count.
+def _batch_with(segment: Segment, offset: int) -> tuple[int, int, int] | None:
+    """Return the readable batch that holds an offset: its position, size and record count.
 
     None: there is none. Raises StorageError.
     """
-    previous = segment.base_offset - 1
+    previous: int | None = segment.base_offset - 1
     with Source.open(segment.files[0].path) as source:
         for item in scan(source, base_offset=segment.base_offset, options=ScanOptions(resync=True)):
             if isinstance(item, Damage):
+                previous = None if item.size_bytes else previous
                 continue
             held = _row_with(item, offset, previous)
             if held is not None:
@@ -258,13 +274,17 @@ def _batch_with(segment: Segment, offset: int) -> tuple[int, int, int, int, int]
     return None
 
 
-def _row_with(run: Run, offset: int, previous: int) -> tuple[int, int, int, int, int] | None:
-    columns = map(run.batches.column, ("position", "size_bytes", "base_offset", "last_offset", "record_count"))
-    for position, size_bytes, base, last, count in zip(*columns, strict=True):
-        # A compressed message of magic 0 or 1 names its last offset alone
-        first = base if base >= 0 else min(previous + 1, last)
-        if first <= offset <= last:
-            return position, size_bytes, first, last, count
+def _row_with(run: Run, offset: int, previous: int | None) -> tuple[int, int, int] | None:
+    """Return the batch of a run that holds an offset; `previous`: the last offset before the run; None: unknown."""
+    batches = run.batches
+    for row, (base, last) in enumerate(zip(batches.column("base_offset"), batches.column("last_offset"), strict=True)):
+        first = base
+        if base < 0 and offset <= last:
+            found = neighbour(run, row)
+            # One that does not open has the offsets after the message before it
+            first = found.first_offset if found.is_open or previous is None else min(previous + 1, last)
+        if 0 <= first <= offset <= last:
+            return batches.cell("position", row), batches.cell("size_bytes", row), batches.cell("record_count", row)
         previous = last
     return None
 
@@ -306,14 +326,17 @@ def findings_of(excision: Excision, facts: PartitionFacts, sink: Sink, judge: Ju
             records=0,
             is_certain=False,
         )
-        sink.add(
+        finding = found(
             "excise.transaction-open",
             excision.partition.path,
+            topic=topic,
+            partition=number,
             offset=transaction.first_offset,
             producer_id=transaction.producer_id,
-            action="" if verdict is None else verdict.action,
-            command=abort_command(topic, number, known, facts.release),
+            action="It is unknown whether its coordinator ends it." if verdict is None else verdict.action,
         )
+        command = abort_command(topic, number, known, facts.release)
+        sink.put(replace(finding, next_step=command.replace("{", "{{").replace("}", "}}")))
     problem = None
     if excision.problem is not None:
         problem = excision.problem.sentence.removesuffix(".")

@@ -89,7 +89,8 @@ class PartitionRecovery(Struct, kw_only=True):
         changes: of its files.
         findings: what is reported.
         refusals: what is not repaired.
-        losses: what is lost with the plan.
+        losses: what the plan deletes of what can be read.
+        unread: what the plan deletes of what cannot be read: excised places.
         own_losses: what a broker would delete by itself of what can be read.
         own_problem: why a broker would not start; None: it would.
         is_damaged: whether it matters if other replicas exist.
@@ -102,6 +103,7 @@ class PartitionRecovery(Struct, kw_only=True):
     findings: list[Finding] = field(default_factory=list)
     refusals: list[Finding] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+    unread: list[Loss] = field(default_factory=list)
     own_losses: list[Loss] = field(default_factory=list)
     own_problem: str | None = None
     is_damaged: bool = False
@@ -236,7 +238,7 @@ class _Work:
         for left in excision.left:
             what = f"byte {left.place.start}, {left.place.detail}"
             self._sink.add("recover.left", left.place.path, position=left.place.start, why=left.refusal, what=what)
-        self._done.losses += [_with_reason(loss, "it cannot be read: it is excised") for loss in excision.losses]
+        self._done.unread += [_with_reason(loss, "it cannot be read: it is excised") for loss in excision.losses]
         stage_excision(excision, self._stage)
 
     def _refetch(self) -> None:

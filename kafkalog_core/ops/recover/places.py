@@ -34,7 +34,16 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["BadBatch", "BrokerAct", "DamagedPlace", "Neighbour", "OffsetSource", "PlaceKind", "find_places"]
+__all__ = [
+    "BadBatch",
+    "BrokerAct",
+    "DamagedPlace",
+    "Neighbour",
+    "OffsetSource",
+    "PlaceKind",
+    "find_places",
+    "neighbour",
+]
 
 PlaceKind = Literal["damage", "misplaced", "refused", "chosen"]
 """`damage`: bytes that form no readable batch. `misplaced`: a whole batch with offsets that cannot be right. `refused`:
@@ -53,7 +62,11 @@ _EMPTY_MARKER: Final = "a control batch that compaction has emptied, at which re
 
 
 class Neighbour(NamedTuple):
-    """A readable batch next to a damaged place, as far as its header counts for what takes the place."""
+    """A readable batch next to a damaged place, as far as its header counts for what takes the place.
+
+    `is_open`: whether its first offset is known, which that of a compressed message of magic 0 or 1 is if it opens; if
+    not, `first_offset` is the last one.
+    """
 
     first_offset: int
     last_offset: int
@@ -61,6 +74,7 @@ class Neighbour(NamedTuple):
     leader_epoch: int
     max_timestamp_ms: int
     attributes: int
+    is_open: bool = True
 
 
 class BadBatch(NamedTuple):
@@ -202,7 +216,7 @@ def _read(segment: Segment, bounds: PlaceBounds, facts: PartitionFacts, chosen: 
             for each in misplaced
             if each.fault == "offset"
         }
-        return _scan(source, segment, facts, {**wrong, **chosen}, None) if wrong else reading
+        return _scan(source, segment, facts, {**chosen, **wrong}, None) if wrong else reading
 
 
 _OPTIONS: Final = ScanOptions(resync=True)
@@ -229,18 +243,18 @@ def _scan(
             continue
         if watch is not None:
             watch.run(item.batches)
-        faults = {**_bad_markers(item, facts), **{row: bad[at] for row, at in _rows_at(item.batches, bad)}}
+        faults = {**{row: bad[at] for row, at in _rows_at(item.batches, bad)}, **_bad_markers(item, facts)}
         row = 0
         for number in (*sorted(faults), item.batches.count):
             if number > row:
-                first, last = _neighbour(item, row), _neighbour(item, number - 1)
+                first, last = neighbour(item, row), neighbour(item, number - 1)
                 if hole is not None:
                     hole.after, hole = first, None
                 reading.first, reading.last = reading.first or first, last
             if number < item.batches.count:
                 position, size = (item.batches.cell(name, number) for name in ("position", "size_bytes"))
                 part = _bytes_of(segment, position, size, faults[number])
-                hole = _with(hole, reading, part._replace(batch=_neighbour(item, number)))
+                hole = _with(hole, reading, part._replace(batch=neighbour(item, number)))
             row = number + 1
     return reading
 
@@ -308,28 +322,30 @@ def _act_on_misplaced(source: Source, segment: Segment, facts: PartitionFacts) -
     return "truncates" if recovery.problem.kind in {"invalid-offset", "first-offset"} else "stops"
 
 
-def _neighbour(run: Run, row: int) -> Neighbour:
+def neighbour(run: Run, row: int) -> Neighbour:
+    """Return a batch of a run."""
     cells = run.batches.row(row)
-    first = cells["base_offset"]
-    if first < 0:  # a compressed message names its last offset alone
-        first = _first_inner(run, row) if cells["format"] < MAGIC_V2 else cells["last_offset"]
+    first: int | None = cells["base_offset"]
+    if cells["base_offset"] < 0:  # a compressed message names its last offset alone
+        first = _first_inner(run, row) if cells["format"] < MAGIC_V2 else None
     return Neighbour(
-        first_offset=first,
+        first_offset=cells["last_offset"] if first is None else first,
         last_offset=cells["last_offset"],
         magic=cells["format"],
         leader_epoch=cells["leader_epoch"],
         max_timestamp_ms=cells["max_timestamp_ms"],
         attributes=cells["attributes"],
+        is_open=first is not None,
     )
 
 
-def _first_inner(run: Run, row: int) -> int:
-    """Return the first offset in a compressed message; its last one where it does not open."""
+def _first_inner(run: Run, row: int) -> int | None:
+    """Return the first offset in a compressed message; None: it does not open."""
     for item in decode_batch(run.memory, run.batches, row, max_bytes=MAX_BATCH_BYTES):
         if isinstance(item, RecordRun):
             return item.records.column("offset")[0]
         break
-    return run.batches.column("last_offset")[row]
+    return None
 
 
 # --- all segments -----------------------------------------------------------------------------------------------------
@@ -379,7 +395,7 @@ def _is_tail(part: _Bytes, hole: _Hole) -> bool:
     A whole batch of magic 2 at the end can be mended or emptied: the log end offset stays what it is.
     """
     keeps_end = part.header is not None and part.header.is_framed(part.end - part.start) and part.batch is not None
-    is_mended = part.is_whole and part.header is not None and len(hole.parts) == 1
+    is_mended = part.header is not None and part.header.is_whole and len(hole.parts) == 1
     return hole.after is None and not keeps_end and not is_mended
 
 
@@ -438,7 +454,7 @@ def _span(part: _Bytes, low: int, high: int | None, later: list[PlaceHeader | No
     header = part.header
     # Of a batch that readers read, they are right
     if part.batch is not None and part.what.kind != "misplaced":
-        return part.batch.first_offset, part.batch.last_offset
+        return part.batch.first_offset if part.batch.is_open else low, part.batch.last_offset
     if header is None or part.what.kind == "misplaced" or not header.is_framed(part.end - part.start):
         return None
     first, last = header.base_offset, header.last_offset

@@ -101,7 +101,7 @@ class _Planner:
         self._joined.pass_on(self._stage, starts_first=any(each.is_below_start for each in done))
         elsewhere = self._context.assigned_elsewhere
         changed = {change.path for change in self._joined.changes}
-        losses = tuple(loss for each in done for loss in each.losses)
+        losses = tuple(loss for each in done for loss in (*each.losses, *each.unread))
         refusals = (*(finding for each in done for finding in each.refusals), *(marked or repaired).refusals)
         return PlanReport(
             findings=_distinct(
@@ -251,14 +251,18 @@ class _Planner:
         """
         own = [loss for each in done for loss in each.own_losses]
         losses = [loss for each in done for loss in each.losses]
+        unread = [loss for each in done for loss in each.unread]
         causes = [each.path for each in stopped] + [each.path for each in done if each.own_problem is not None]
         if causes:
-            alone = f"by itself the broker does not start, because of {first_of([*map(self._short, causes)])}"
+            names = [*map(self._short, dict.fromkeys(causes))]
+            alone = f"by itself the broker does not start, because of {first_of(names)}"
         elif own:
             alone = f"by itself the broker would delete {_counted(own)}"
         else:
             alone = "by itself the broker would delete no record that can be read"
         then = f"this plan deletes {_counted(losses)}" if losses else "this plan deletes none"
+        if unread:
+            then += f", and excises {count_of(len(unread), 'place')} that cannot be read ({_counted(unread)})"
         if not self._joined.changes and not problems:
             then = "nothing has to be recovered"
         if problems:
@@ -285,9 +289,11 @@ def _places(count: int) -> str:
 
 def _counted(losses: Sequence[Loss]) -> str:
     known = [loss.records for loss in losses if loss.records is not None]
+    places = count_of(len({(loss.topic, loss.partition) for loss in losses}), "partition")
+    if not known:
+        return f"records of {places} that cannot be counted"
     least = "" if len(known) == len(losses) else "at least "
-    places = len({(loss.topic, loss.partition) for loss in losses})
-    return f"{least}{count_of(sum(known), 'record')} of {count_of(places, 'partition')}"
+    return f"{least}{count_of(sum(known), 'record')} of {places}"
 
 
 def _distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -301,7 +307,9 @@ def _unrepaired(refusals: Iterable[Finding], changed: set[str]) -> Iterator[Find
 
 def _rules(release: Release) -> object:
     """Return the rules of a release on which the plan depends."""
-    return start_rules(release), rules_of_indexes(release)
+    of_start, of_recovery = start_rules(release)
+    # How many producers a snapshot may have decides whether a broker starts, which is simulated for one release.
+    return replace(of_start, max_snapshot_entries=0), of_recovery, rules_of_indexes(release)
 
 
 def _log_bytes(path: str) -> int:

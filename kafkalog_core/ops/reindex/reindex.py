@@ -220,8 +220,6 @@ class PartitionReindex:
             self._forget(segment)
             return
         self._pass(recovery)
-        if not self._task.as_broker:
-            self._tail_bytes = recovery.cut_bytes
         if is_meant:
             # An index must not name what is truncated
             is_new = recovery.stop is not None
@@ -261,6 +259,7 @@ class PartitionReindex:
     def _pass(self, recovery: SegmentRecovery) -> None:
         """Continue the log after a recovered segment."""
         self._end_offset = recovery.end_offset
+        self._tail_bytes = 0 if self._task.as_broker else recovery.cut_bytes
         self._has_legacy = self._has_legacy or recovery.has_legacy
         if self._epochs is not None:
             self._epochs += [EpochStart(*each) for each in recovery.epochs]

@@ -273,8 +273,8 @@ def stage_completion(completion: SwapCompletion, stage: Stage) -> None:
     for file in completion.moved:
         target = f"{completion.directory}/{file.name.raw}"
         why = "a broker puts the finished replacement in place when it starts"
-        content = Pieces((FileSlice(file.path, 0, file.size_bytes),))
-        stage.write(target, content, why=why, like=like, mtime_ns=file.mtime_ns, swap=base)
+        pieces = Pieces((FileSlice(file.path, 0, file.size_bytes),))
+        stage.write(target, pieces, why=why, like=like, mtime_ns=file.mtime_ns, swap=base)
     indexes = _indexes(completion)
     for name, content, why in indexes:
         stage.write(f"{completion.directory}/{name}", [content], why=why, like=like, swap=base)

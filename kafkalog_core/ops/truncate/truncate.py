@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.rules.rule_table import LoaderRules, RecoveryRules
     from kafkalog_core.kafka.rules.setting_table import Setting
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.ops.repair.assumptions import Assumption
@@ -426,7 +427,7 @@ def _of_metadata(partition: Partition) -> Finding:
     return found("truncate.metadata-log", partition.path, topic=partition.topic, partition=partition.partition)
 
 
-def start_rules(release: Release) -> object:
+def start_rules(release: Release) -> tuple[LoaderRules, RecoveryRules]:
     """Return the rules of a release that decide where its start truncates a log without replacements.
 
     How it looks for an offset decides whether it starts, not where it truncates.

@@ -1,0 +1,195 @@
+"""Logs of a real broker that are damaged in the middle, and what every client reads of them after the excision."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import time
+import warnings
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import confluent_kafka as librdkafka
+
+from tests.integration import clients
+from tests.integration.repairing import recover_all, run, segments
+from tests.support.live import QUIET
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib's old names
+    import kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.integration.broker import Broker
+
+TOPIC: Final = "torn"  # whose recovery point `recover_all` sets to 0
+COUNT: Final = 40
+SECONDS: Final = 40
+_HEADER: Final = 61
+_CODEC, _TRANSACTIONAL, _CONTROL = 7, 0x10, 0x20
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of magic 2, or a message, by its header."""
+
+    path: Path
+    position: int
+    size: int
+    first: int
+    last: int
+    magic: int
+    attributes: int
+    producer_id: int
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & _CODEC
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.magic == 2 and bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return self.magic == 2 and bool(self.attributes & _CONTROL)
+
+
+def batches_of(path: Path) -> Iterator[Batch]:
+    """The batches of a log, by the formats' description alone."""
+    data, position, last = path.read_bytes(), 0, int(path.stem) - 1
+    while position + 17 <= len(data):
+        offset, size, magic = (
+            int.from_bytes(data[position : position + 8], "big"),
+            12 + int.from_bytes(data[position + 8 : position + 12], "big"),
+            data[position + 16],
+        )
+        if magic == 2:
+            attributes = int.from_bytes(data[position + 21 : position + 23], "big")
+            end = offset + int.from_bytes(data[position + 23 : position + 27], "big")
+            producer_id = int.from_bytes(data[position + 43 : position + 51], "big", signed=True)
+            yield Batch(path, position, size, offset, end, magic, attributes, producer_id)
+            last = end
+        else:
+            yield Batch(path, position, size, last + 1, offset, magic, data[position + 17], -1)
+            last = offset
+        position += size
+
+
+def all_batches(broker: Broker, topic: str = TOPIC) -> list[Batch]:
+    """Those of all segments."""
+    return [batch for path in segments(broker, topic) for batch in batches_of(path)]
+
+
+def spoil(batch: Batch, *, header: bool = False) -> None:
+    """Turn a byte of the records round; or overwrite the header."""
+    data = bytearray(batch.path.read_bytes())
+    if header:
+        data[batch.position : batch.position + _HEADER] = b"\xee" * _HEADER
+    else:
+        data[batch.position + batch.size - 2] ^= 0xFF
+    batch.path.write_bytes(data)
+
+
+def excise(broker: Broker, *offsets: int, topic: str = TOPIC) -> list[dict[str, object]]:
+    """Run the command until it is done; the rows of it."""
+    named = [word for offset in offsets for word in ("--offset", str(offset))]
+    options = ("--config", str(broker.config), "--kafka", broker.release)
+    done = run("excise", broker.partition_dir(topic), *named, *options, "--apply")
+    assert done.status == 0, (done.rows, done.errors)
+    return done.rows
+
+
+def recover_from_start(broker: Broker) -> None:
+    """Let the next start look at every segment."""
+    recover_all(broker)
+
+
+# --- who reads --------------------------------------------------------------------------------------------------------
+def read_by_java(broker: Broker, count: int, topic: str = TOPIC, *, committed: bool = False) -> list[int]:
+    """The offsets that the Java consumer reads, which waits a moment for more than `count`."""
+    isolation = "read_committed" if committed else "read_uncommitted"
+    is_old = broker.release.startswith("2")
+    tool = "kafka.tools.ConsoleConsumer" if is_old else "org.apache.kafka.tools.consumer.ConsoleConsumer"
+    option = "--property" if is_old else "--formatter-property"
+    command = [*broker.java_command, tool, "--bootstrap-server", broker.bootstrap, "--topic", topic]
+    command += ["--partition", "0", "--offset", "earliest", "--isolation-level", isolation, "--timeout-ms", "6000"]
+    command += [option, "print.offset=true", option, "print.value=false", "--max-messages", str(count + 1)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return [int(line.partition(":")[2]) for line in done.stdout.splitlines() if line.startswith("Offset:")]
+
+
+def read_by_librdkafka(broker: Broker, count: int, topic: str = TOPIC, *, committed: bool = False) -> list[int]:
+    """The same of librdkafka."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": f"g-{committed}",
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        **QUIET,
+    }
+    with closing(librdkafka.Consumer(settings)) as consumer:
+        consumer.assign([librdkafka.TopicPartition(topic, 0, librdkafka.OFFSET_BEGINNING)])
+        found: list[int] = []
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            if message.error() is not None:
+                assert message.error().code() == librdkafka.KafkaError._PARTITION_EOF, message.error()
+                if len(found) >= count:
+                    break
+                continue
+            found.append(message.offset())
+    return found
+
+
+def read_by_kafka_python(broker: Broker, count: int, topic: str = TOPIC, *, committed: bool = False) -> list[int]:
+    """The same of kafka-python."""
+    del count
+    place = kafka.TopicPartition(topic, 0)
+    with closing(
+        kafka.KafkaConsumer(
+            bootstrap_servers=broker.bootstrap,
+            group_id=None,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed" if committed else "read_uncommitted",
+        )
+    ) as consumer:
+        consumer.assign([place])
+        end = consumer.end_offsets([place])[place]
+        found: list[int] = []
+        deadline = time.monotonic() + SECONDS
+        while consumer.position(place) < end and time.monotonic() < deadline:
+            for records in consumer.poll(timeout_ms=500).values():
+                found += [record.offset for record in records]
+    return found
+
+
+def read_by_aiokafka(broker: Broker, count: int, topic: str = TOPIC, *, committed: bool = False) -> list[int]:
+    """The same of aiokafka."""
+    del count
+    return [record.offset for record in asyncio.run(clients.read_all(broker, topic, committed=committed))]
+
+
+READERS: Final = (read_by_java, read_by_librdkafka, read_by_kafka_python, read_by_aiokafka)
+
+
+def check_readers(broker: Broker, expected: list[int], topic: str = TOPIC, *, committed: bool = False) -> None:
+    """Every client reads these offsets and no others."""
+    for read in READERS:
+        assert read(broker, len(expected), topic, committed=committed) == expected, read.__name__
+
+
+async def fill(broker: Broker, topic: str = TOPIC) -> None:
+    """Each codec, an idempotent producer, and transactions of both ends."""
+    await clients.create_topic(broker, topic, {broker.segment_bytes: broker.roll_bytes})
+    await clients.send_everything(broker, random.Random(topic), topic, COUNT)
+    await clients.settle_transactions(broker, topic)
