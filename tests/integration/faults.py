@@ -32,9 +32,7 @@ class Faults:
     `told` describes each fault in a few words; `others`: kinds of faults besides those of this class.
     """
 
-    def __init__(
-        self, rng: random.Random, partition_dir: Path, others: Sequence[Callable[[Faults], str]] = ()
-    ) -> None:
+    def __init__(self, rng: random.Random, partition_dir: Path, others: Sequence[Callable[[Faults], str]] = ()) -> None:
         self.rng = rng
         self.dir = partition_dir
         self.told: list[str] = []

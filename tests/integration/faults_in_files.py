@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 _ENTRIES: Final = {".index": 8, ".timeindex": 12, ".txnindex": 34}
-_FIELDS: Final = {".index": ((0, 4), (4, 8)), ".timeindex": ((0, 8), (8, 12)), ".txnindex": ((2, 10), (10, 18), (18, 26))}
+_FIELDS: Final = {
+    ".index": ((0, 4), (4, 8)),
+    ".timeindex": ((0, 8), (8, 12)),
+    ".txnindex": ((2, 10), (10, 18), (18, 26)),
+}
 _EPOCHS: Final = "leader-epoch-checkpoint"
 _METADATA: Final = "partition.metadata"
 _SNAPSHOT_HEAD: Final = 10  # version, checksum, count

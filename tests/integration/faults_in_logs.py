@@ -75,9 +75,7 @@ def _is_whole_v2(batch: bytes) -> bool:
     return len(batch) >= _HEADER and batch[_MAGIC] == _V2
 
 
-def _change(
-    faults: Faults, change: Callable[[list[bytes], int], str], *, fits: Callable[[bytes], bool] = bool
-) -> str:
+def _change(faults: Faults, change: Callable[[list[bytes], int], str], *, fits: Callable[[bytes], bool] = bool) -> str:
     """Let `change` have the batches of a log, often of the last, and the number of one of those that fit."""
     rng = faults.rng
     if not faults.bases:
@@ -118,7 +116,10 @@ def wrong_attribute(faults: Faults) -> str:
     rng, is_any = faults.rng, faults.rng.random() < 0.3
 
     def change(batches: list[bytes], number: int) -> str:
-        batch, flag = bytearray(batches[number]), rng.choice((1, 2, 3, 4, 7, 0x08, *[0x10] * 4, *[0x20] * 2, 0x40, 0x80))
+        batch, flag = (
+            bytearray(batches[number]),
+            rng.choice((1, 2, 3, 4, 7, 0x08, *[0x10] * 4, *[0x20] * 2, 0x40, 0x80)),
+        )
         batch[_ATTRIBUTES_AT] ^= flag
         batches[number] = _sealed(batch)
         return f"attributes ^ {flag:#x}, sealed,"
@@ -143,7 +144,7 @@ def wrong_message(faults: Faults) -> str:
         batches[number] = _sealed(message)
         return f"{name} of a message {before} to {value}, sealed,"
 
-    return _change(faults, change, fits=lambda each: 30 <= len(each) and each[_MAGIC] < _V2)  # noqa: PLR2004
+    return _change(faults, change, fits=lambda each: len(each) >= 30 and each[_MAGIC] < _V2)
 
 
 def wrong_marker(faults: Faults) -> str:
@@ -316,7 +317,7 @@ def segment_renamed(faults: Faults) -> str:
 def segment_prolonged(faults: Faults) -> str:
     """The batches of the next segment, or some of them, behind a segment's own."""
     rng, bases = faults.rng, faults.bases
-    if len(bases) < 2:  # noqa: PLR2004
+    if len(bases) < 2:
         return "nothing"
     number = rng.randrange(len(bases) - 1)
     batches = split_entries(faults.log(bases[number + 1]).read_bytes())

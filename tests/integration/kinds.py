@@ -28,11 +28,15 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """What can be compared: with which release, how a seed's workload is drawn, and how it is compared."""
+    """What can be compared: with which release, how a seed's workload is drawn, and how it is compared.
+
+    `every`: of the seeds that a run of the tests has, it takes one in so many.
+    """
 
     version: str
     draw: Callable[[int], Workload]
     compare: Callable[[LogHarness, Workload, Path], Verdict]
+    every: int = 1
 
 
 KINDS: Final = {
@@ -42,18 +46,18 @@ KINDS: Final = {
     "roll": Kind(KAFKA_VERSION, draw_appends, compare_rolling),
     "start": Kind(KAFKA_VERSION, draw_appends, compare_starts),
     "fault": Kind(KAFKA_VERSION, draw_faulty, compare_faults),
-    "recover": Kind(KAFKA_VERSION, draw_faulty, compare_recoveries),
+    "recover": Kind(KAFKA_VERSION, draw_faulty, compare_recoveries, every=3),
     "clean-4.4": Kind(NEWEST, draw_limited_workload, compare_cleaning),
     "retain-4.4": Kind(NEWEST, draw_retention, compare_retention),
     "append-4.4": Kind(NEWEST, draw_appends, compare_appends),
     "roll-4.4": Kind(NEWEST, draw_appends, compare_rolling),
     "start-4.4": Kind(NEWEST, draw_appends, compare_starts),
-    "fault-4.4": Kind(NEWEST, draw_faulty, compare_faults),
-    "recover-4.4": Kind(NEWEST, draw_faulty, compare_recoveries),
+    "fault-4.4": Kind(NEWEST, draw_faulty, compare_faults, every=3),
+    "recover-4.4": Kind(NEWEST, draw_faulty, compare_recoveries, every=10),
     "clean-2.8": Kind(ZOOKEEPER_ERA, draw_old_workload, compare_cleaning),
     "retain-2.8": Kind(ZOOKEEPER_ERA, draw_old_retention, compare_retention),
     "start-2.8": Kind(ZOOKEEPER_ERA, draw_appends, compare_starts),
-    "fault-2.8": Kind(ZOOKEEPER_ERA, draw_faulty, compare_faults),
-    "recover-2.8": Kind(ZOOKEEPER_ERA, draw_faulty, compare_recoveries),
+    "fault-2.8": Kind(ZOOKEEPER_ERA, draw_faulty, compare_faults, every=3),
+    "recover-2.8": Kind(ZOOKEEPER_ERA, draw_faulty, compare_recoveries, every=10),
     "start-2.7": Kind(BEFORE_TOPIC_IDS, draw_appends, compare_starts),
 }

@@ -142,7 +142,8 @@ def _compare(
     refused = _refused_topic_id(real)
     if isinstance(answer, str) or problem is not None:
         if isinstance(answer, str) and problem is not None:
-            is_offline = answer.startswith("io:" if not rules_of(release).survives_refused_epochs else ("io:", "storage:"))
+            survived = ("io:", "storage:") if rules_of(release).survives_refused_epochs else ("io:",)
+            is_offline = answer.startswith(survived)
             return [] if is_offline == (problem.kind == "offline") else [f"Kafka: {answer}, ours: {problem}"]
         if isinstance(answer, str) and refused:
             return []
@@ -192,8 +193,8 @@ def _file_differences(played: Played, damaged: Path, real: Path) -> list[str]:
         if not name.endswith((".log", ".snapshot"))
     ]
     result = played.result
-    gone = {os.path.basename(file.path) for file in (*(each for each, _ in result.swept), *result.moved, *result.orphans)}
-    left = _others(damaged) - gone
+    gone = (*(each for each, _ in result.swept), *result.moved, *result.orphans)
+    left = _others(damaged) - {os.path.basename(file.path) for file in gone}
     return found + [f"{name} is not left as foreseen" for name in sorted(left ^ _others(real))]
 
 

@@ -166,7 +166,7 @@ class Since:
     DIRECTORY_ID: Final = Release(3, 7)  # KIP-858
     CLEAN_SHUTDOWN_WITH_EPOCH: Final = Release(3, 7)  # CleanShutdownFileHandler: empty in 3.6.2, JSON in 3.7.2
     STRAYS_RENAMED: Final = Release(3, 7)  # LogManager.isStrayReplica: 3.6.2 deletes them
-    OPEN_BEYOND_END: Final = Release(3, 8)  # UnifiedLog.maybeConvertToOffsetMetadata; 3.7.2: convertToOffsetMetadataOrThrow
+    OPEN_BEYOND_END: Final = Release(3, 8)  # UnifiedLog.maybeConvertToOffsetMetadata: not in 3.7.2
     LEVELS: Final = Release(3, 8)  # KIP-390: compression levels
     REMOTE_SWITCHES: Final = Release(3, 9)  # KIP-950
     APPENDED_BATCH_BY_BATCH: Final = Release(3, 9)  # LogSegment.append checks the index interval for each batch

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.start.recovery import Problem, SegmentRecovery
     from kafkalog_core.kafka.sim.start.replay import Obstacle, OffsetIndex
     from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblemKind
+    from kafkalog_core.kafka.sim.start.sweep import Swept
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage
@@ -122,6 +123,7 @@ class PartitionLoad:
             context = replace(context, is_clean=False, log_start_offset=None, recovery_point=None)
         self._context = context
         self._is_clean = bool(context.is_clean)
+        self._is_deleted = partition.name.state is DirectoryState.DELETE
         self._start_checkpoint = (context.log_start_offset or 0) if rules.reads_log_start else 0
         self._live: list[_Live] = []
         self._removed: list[RemovedSegment] = []
@@ -184,10 +186,23 @@ class PartitionLoad:
         # LogLoader.loadSegmentFiles opens the files in the order of their names
         segments, others = group_segments(swept.files, FileKind.LOG)
         self._check_names(others)
-        # LogLoader.load skips recoverLog for a directory whose name ends with -delete
-        is_deleted = self._partition.name.state is DirectoryState.DELETE
-        first = None if is_deleted else self._first_recovered([segment.base_offset for segment in segments])
-        opened: list[tuple[_Live, LoadedSegment]] = []  # those that a replacement may yet take the place of
+        first = self._first_recovered([segment.base_offset for segment in segments])
+        yield from self._open_all(segments, first, swept)
+        if swept.waiting:
+            first = self._first_recovered([live.base_offset for live in self._live])
+        if first is not None:
+            yield from self._recover_from(first)
+        end_offset = 0 if self._is_deleted else self._check_start(self._end_offset())
+        if not self._is_deleted:
+            self._check_room()
+        self._finish(end_offset, (*swept.removed, *self._replaced), swept.files, others)
+
+    def _open_all(self, segments: Sequence[Segment], first: int | None, swept: Swept) -> Iterator[LoadedSegment]:
+        """Open the segments; yield those that it recovers, and that neither `recoverLog` nor a replacement comes to.
+
+        Replacements that wait are completed afterwards.
+        """
+        opened: list[tuple[_Live, LoadedSegment]] = []
         for number, segment in enumerate(segments):
             live = _Live(segment.base_offset, segment, segment.size_bytes)
             self._open(live, segment)
@@ -199,17 +214,13 @@ class PartitionLoad:
             live.forget()
         if swept.waiting:
             self._complete(swept.waiting, swept.files)
-            first = None if is_deleted else self._first_recovered([live.base_offset for live in self._live])
-            kept = self._live[:first]
+            kept = self._live[: self._first_recovered([live.base_offset for live in self._live])]
             yield from (frozen for live, frozen in opened if any(live is each for each in kept))
-        if first is not None:
-            yield from self._recover_from(first)
-        end_offset = 0 if is_deleted else self._check_start(self._end_offset())
-        if not is_deleted:
-            self._check_room()
-        self._finish(end_offset, (*swept.removed, *self._replaced), swept.files, others)
 
     def _first_recovered(self, base_offsets: Sequence[int]) -> int | None:
+        # LogLoader.load skips recoverLog for a directory whose name ends with -delete
+        if self._is_deleted:
+            return None
         return first_recovered(base_offsets, self._context, self._partition.topic, self._options.release)
 
     def _complete(self, waiting: Sequence[FileInfo], files: Sequence[FileInfo]) -> None:

@@ -141,8 +141,8 @@ class LoadResult(Struct, frozen=True, kw_only=True):
         epochs: entries of the leader-epoch-checkpoint; None: the release has none.
         is_end_lost: whether batches of the last segment reach beyond the log end offset: its last index entry leads to
             no batch, or its offsets go back.
-        zero_indexes: base offsets of replacements without an offset index: the broker has made one of zeros, as large as
-            it can be.
+        zero_indexes: base offsets of replacements without an offset index: the broker has made one of zeros, of its
+            largest size.
         forgets_producers: whether no producer snapshot is left after a clean shutdown, so that the broker knows no
             producer, and no open transaction.
         reads_unstable: whether the first unstable offset is looked up in the log, because of a transaction.
