@@ -160,6 +160,7 @@ class Since:
     CLEANER_FREES_EMPTY_SEGMENTS: Final = Release(3, 0)  # KAFKA-12889: Cleaner.groupSegmentsBySize
     DELETE_HORIZONS: Final = Release(3, 1)  # KIP-534
     JAVA_17: Final = Release(3, 1)  # the first one that it is documented for: its gzip names another system
+    CHECKPOINT_NUMBERS_THROWN: Final = Release(3, 1)  # CheckpointFile in Java; 3.0.2 takes one for a malformed line
     REFUSED_EPOCHS_OFFLINE: Final = Release(3, 2)  # LogManager.loadLogs; seen: 3.1.2 does not start, 3.2.3 does
     PRODUCER_EXPIRATION: Final = Release(3, 4)  # KIP-854; up to 3.3.2 LogManager passes transactionalIdExpirationMs on
     TIERED: Final = Release(3, 6)  # KIP-405

@@ -37,6 +37,7 @@ import org.apache.kafka.common.utils.Time;
  *       or first dirty offset, bound, new checkpoint, cleanable and total bytes, records read, written and without key.
  *   <li>{@code retain}: one round of retention. Answer: log start offset and the same.
  *   <li>{@code start}: nothing but opening it. Answer: log start offset, recovery point, and the same.
+ *   <li>{@code checkpoint file=FILE}: what a recovery point checkpoint, or its like, says. Answer: its entries.
  *   <li>{@code read out=FILE}: every record from the log start offset on as a consumer reads it, into the file: offset,
  *       key and value, each in hexadecimal digits or {@code -}. Answer: how many batches did not open, which it
  *       steps over, and the same as {@code start}.
@@ -94,6 +95,9 @@ abstract class LogCommands implements AutoCloseable {
 
     abstract String retain() throws IOException;
 
+    /** The entries of a checkpoint of offsets: {@code topic partition offset}, with commas between. */
+    abstract String checkpoint(File file) throws IOException;
+
     /** Hands records over from an offset on that are not of control batches; returns the next offset, or the same. */
     abstract long read(long offset, Reading reading) throws Exception;
 
@@ -145,6 +149,8 @@ abstract class LogCommands implements AutoCloseable {
                 return clean(dir().getParentFile(), (int) number("map", 1 << 20), (int) number("io", 1 << 18));
             case "retain":
                 return retain() + "\t" + extent();
+            case "checkpoint":
+                return "entries=" + checkpoint(new File(words.get("file")));
             case "read":
                 return "closed=" + readAll() + "\t" + bounds() + "\t" + extent();
             case "start":

@@ -17,6 +17,7 @@ import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.Scheduler;
+import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
 import org.apache.kafka.storage.internals.log.Cleaner;
 import org.apache.kafka.storage.internals.log.CleanerStats;
 import org.apache.kafka.storage.internals.log.LogCleanerManager;
@@ -90,6 +91,13 @@ public final class LogHarness extends LogCommands {
     String retain() throws IOException {
         log.deleteOldSegments();
         return "start=" + log.logStartOffset();
+    }
+
+    @Override
+    String checkpoint(File file) throws IOException {
+        return new OffsetCheckpointFile(file, failures).read().entrySet().stream()
+            .map(each -> each.getKey().topic() + " " + each.getKey().partition() + " " + each.getValue())
+            .collect(Collectors.joining(","));
     }
 
     @Override

@@ -25,6 +25,7 @@ import kafka.log.SkimpyOffsetMap;
 import kafka.server.BrokerTopicStats;
 import kafka.server.FetchLogEnd$;
 import kafka.server.LogDirFailureChannel;
+import kafka.server.checkpoints.OffsetCheckpointFile;
 import kafka.utils.Pool;
 import kafka.utils.Scheduler;
 import kafka.utils.Throttler;
@@ -119,6 +120,13 @@ public final class LogHarnessOf28 extends LogCommands {
     String retain() {
         log.deleteOldSegments();
         return "start=" + log.logStartOffset();
+    }
+
+    @Override
+    String checkpoint(File file) {
+        return CollectionConverters.asJava(new OffsetCheckpointFile(file, failures).read()).entrySet().stream()
+            .map(each -> each.getKey().topic() + " " + each.getKey().partition() + " " + each.getValue())
+            .collect(Collectors.joining(","));
     }
 
     @Override

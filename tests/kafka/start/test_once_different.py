@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT32
+from kafkalog_core.format.names import FileKind
 from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import read_checkpoint
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.sim.start.disk import effect_of
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.recovery import split_parts
 from kafkalog_core.kafka.sim.start.results import LoadOptions
@@ -109,3 +114,19 @@ def test_2_8_rebuilds_indexes_next_to_a_replacement(tmp_path: Path) -> None:
         LoadOptions.of(parse_release("2.8.2"), "t", NOW_MS),
     )
     assert [each.base_offset for each in load.run()] == [0, 20]
+
+
+@pytest.mark.parametrize(
+    ("kafka", "effect"), [("2.8.2", "offline"), ("3.0.2", "offline"), ("3.1.2", None), ("4.3.1", None)]
+)
+@pytest.mark.parametrize("text", [b"0\n1\nt 0 x\n", b"0\n1\nt x 0\n", b"0\n-1\n"])
+def test_before_3_1_a_wrong_number_in_a_checkpoint_takes_the_directory_offline(
+    tmp_path: Path, text: bytes, kafka: str, effect: str | None
+) -> None:
+    """Seed 0 of checkpoint-2.8: `Error while reading checkpoint file`; 4.3.1 throws a NumberFormatException."""
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_bytes(text)
+    refusal = read_checkpoint(str(path), FileKind.RECOVERY_POINT).verdict.refusal
+    assert refusal is not None
+    finding = EntryFile(path=str(path), kind=FileKind.RECOVERY_POINT).refused(refusal)
+    assert effect_of(finding, rules_of(parse_release(kafka))) == effect
