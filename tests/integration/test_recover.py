@@ -1,4 +1,4 @@
-"""A real 4.3.1 broker starts on broken disks at once after `kafkalog recover`, and a consumer reads what was promised."""
+"""A real 4.3.1 broker starts at once on disks that `recover` has repaired, and serves what was promised."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ __all__ = [
     "INDEXES",
     "KEPT_BYTES",
     "SAMPLE_BYTES",
+    "SWAP",
     "WHOLE_BYTES",
     "Change",
     "ChangeKind",
@@ -46,6 +47,7 @@ __all__ = [
     "pieces",
     "saved_tail_end",
     "status_of",
+    "swap_name",
     "whole_hash",
 ]
 
@@ -54,6 +56,10 @@ ChangeKind = Literal["replace", "create", "cut", "remove"]
 
 INDEXES: Final = (".index", ".timeindex", ".txnindex")
 """The index files of a segment. A start rebuilds all of them if the first one, the offset index, is missing."""
+
+
+SWAP: Final = ".swap"
+"""The suffix of a file that waits to be renamed into place in a segment replacement."""
 
 
 class OneFile(Protocol):
@@ -113,6 +119,11 @@ def _group_of(change: OneFile) -> tuple[object, ...]:
     if change.kind in {"replace", "create"} and f"{dot}{suffix}" in INDEXES:
         return directory, stem, "indexes"
     return directory, name, "alone"
+
+
+def swap_name(path: str) -> str:
+    """Return the name of a file that is about to be renamed into place in a segment replacement."""
+    return f"{path}{SWAP}"
 
 
 class Fingerprint(Struct, frozen=True):

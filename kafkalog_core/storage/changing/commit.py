@@ -21,11 +21,13 @@ from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.changes import (
+    SWAP,
     grouped,
     is_offset_index,
     may_delete_first,
     pieces,
     status_of,
+    swap_name,
 )
 from kafkalog_core.storage.changing.file_states import States, state_of
 from kafkalog_core.storage.changing.journal import (
@@ -52,7 +54,6 @@ __all__ = [
     "finish",
     "prune",
     "roll_back",
-    "swap_name",
     "unfinished_files",
 ]
 
@@ -110,7 +111,7 @@ def roll_back(disk: Disk, journal: Journal, states: States, *, gives_up_pointer:
             if is_swap:
                 Replacement(disk, journal, steps).roll_back()
                 continue
-            for entry in _deleted_first(disk, journal, steps, "before"):
+            for entry in _deleted_first(disk, journal, _with_lost_swaps(journal, steps), "before"):
                 _undo(disk, journal, entry)
         ensure_pointer_if_space(disk, journal, ())
         if journal.left:
@@ -243,6 +244,18 @@ def _drop_name(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
         disk.unlink(staged)
 
 
+def _with_lost_swaps(journal: Journal, steps: States) -> States:
+    """Return the states after the replacements before them were undone.
+
+    What had the name and the content of a deleted `.swap` file may have been a part of a replacement.
+    """
+    exists = journal.trusted.exists
+    return [
+        (entry, "after" if entry.kind == "remove" and not exists(journal.path_of(entry)) else state)
+        for entry, state in steps
+    ]
+
+
 def _undo(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
     path = journal.path_of(entry)
     if entry.before is None:
@@ -371,7 +384,6 @@ def _like(journal: Journal) -> Attributes:
     return Attributes(uid=attributes.uid, gid=attributes.gid, mode=attributes.mode)
 
 
-_SWAP: Final = ".swap"
 _CLEANED: Final = ".cleaned"
 _LOG: Final = ".log"
 _SNAPSHOT: Final = ".snapshot"
@@ -385,11 +397,6 @@ def _in_groups(states: States) -> Iterator[tuple[bool, States]]:
     state_of = {entry.number: state for entry, state in states}
     for group in grouped(entry for entry, _ in states):
         yield group[0].swap is not None, [(entry, state_of[entry.number]) for entry in group]
-
-
-def swap_name(path: str) -> str:
-    """Return the name of a file that is about to be renamed into place in a segment replacement."""
-    return f"{path}{_SWAP}"
 
 
 class Replacement:
@@ -582,7 +589,7 @@ class Replacement:
             path = f"{self._directory}/{name}"
             # Names of `.swap` and `.cleaned` files that are not ours belong to the cleaner of a broker or to another
             # run; LogLoader.completeSwapOperations would mix both.
-            if name.endswith((_SWAP, _CLEANED)) and path not in ours:
+            if name.endswith((SWAP, _CLEANED)) and path not in ours:
                 see = f"kafkalog truncate --as-broker {shell_path(os.path.dirname(path))}"
                 reason = "belongs to another replacement of segments, which is not finished"
                 raise RefusedError(Refusal(reason, (WayOut("see what a broker does with it", see),)), path=path)

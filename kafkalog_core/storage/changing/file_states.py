@@ -12,11 +12,13 @@ from kafkalog_core.errors import DeniedError, NotFoundError, RefusedError, Stora
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.changes import (
     INDEXES,
+    SWAP,
     fingerprint,
     fingerprint_of_bytes,
     fingerprint_start,
     pieces,
     status_of,
+    swap_name,
     whole_hash,
 )
 from kafkalog_core.storage.changing.derived import (
@@ -33,6 +35,7 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from kafkalog_core.storage.changing.changes import Fingerprint
     from kafkalog_core.storage.changing.journal import Journal, JournalEntry
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
@@ -98,9 +101,11 @@ def _state_of_ours(journal: Journal, entry: JournalEntry) -> FileState:
     now = fingerprint(path, trusted)
     # The directory too: a partition that was deleted meanwhile has neither state.
     if now in {entry.before, entry.after} and trusted.is_directory(os.path.dirname(path)):
-        return "before" if now == entry.before else "after"
+        return "before" if now == entry.before and not _is_of_replacement(journal, entry) else "after"
     if entry.kind != "cut" or now is None or entry.before is None or entry.after is None:
-        return "halfway" if now is None and _may_be_deleted(journal, entry) else "neither"
+        if now is None:
+            return "halfway" if _may_be_deleted(journal, entry) else "neither"
+        return "after" if _is_of_replacement(journal, entry, now) else "neither"
     size_bytes = entry.after.size_bytes
     # In between: an interrupted extension of an undo, or the writes of a broker.
     if not size_bytes <= now.size_bytes <= entry.before.size_bytes:
@@ -111,6 +116,26 @@ def _state_of_ours(journal: Journal, entry: JournalEntry) -> FileState:
         return "halfway"
     is_ours = journal.state == "undoing" and _is_prefix_of_tail(journal, entry, now.size_bytes)
     return "halfway" if is_ours else "neither"
+
+
+def _is_of_replacement(journal: Journal, entry: JournalEntry, now: Fingerprint | None = None) -> bool:
+    """Return whether the `.swap` file that a run deletes is gone, and a file of this name is of the same run.
+
+    A replacement that the run makes afterwards uses the name for a new or an old file, which may have the same bytes.
+
+    Args:
+        journal: the run.
+        entry: of the file.
+        now: the file of this name; None: it has the bytes of the deleted one.
+    """
+    path, trusted = journal.path_of(entry), journal.trusted
+    if entry.kind != "remove" or not path.endswith(SWAP):
+        return False
+    if now is None:
+        saved = journal.layout.saved(path, entry.number, entry.saved)
+        return entry.saved == "link" and trusted.exists(saved) and not trusted.is_same(saved, path)
+    others = (other for other in journal.entries if other.swap is not None)
+    return any(swap_name(journal.path_of(other)) == path and now in {other.before, other.after} for other in others)
 
 
 def check_new(journal: Journal) -> States:

@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.sim.settings import read_settings
+from kafkalog_core.kafka.sim.start.disk import effect_of
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
@@ -108,11 +113,13 @@ def readable(log_dir: Path) -> Offsets:
     return found
 
 
-def _offsets(path: str, base_offset: int) -> Iterator[int]:
+def _offsets(path: str, base_offset: int, end: int | None = None) -> Iterator[int]:
+    """Offsets of the records of a log, up to a byte."""
     with Source.open(path) as source:
         is_v07 = path.endswith(".kafka")
         options = ScanOptions(check=True, resync=True)
-        for item in scan(source, base_offset=base_offset, is_v07=is_v07, options=options):
+        end = source.size_bytes if end is None else end
+        for item in scan(source, base_offset=base_offset, is_v07=is_v07, options=options, end=end):
             if not isinstance(item, Run):
                 continue
             for piece in decode_run(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES):
@@ -158,3 +165,30 @@ def state(log_dir: Path) -> dict[str, tuple[bytes, int]]:
         for path in log_dir.rglob("*")
         if path.is_file() and not os.path.islink(path)
     }
+
+
+def served(log_dir: Path, options: dict[str, Any], now_ms: int) -> int:
+    """How many records a broker has after an unclean start; none where it does not start."""
+    results = starts(log_dir, options, now_ms, is_clean=False)
+    if any(result.problem is not None for result in results.values()) or _stops(log_dir, options, now_ms):
+        return 0
+    found = 0
+    for result in results.values():
+        for each in result.segments:
+            if each.segment is not None and each.segment.log is not None:
+                offsets = _offsets(each.segment.log.path, each.base_offset, each.size_bytes)
+                found += sum(1 for offset in offsets if offset >= result.log_start_offset)
+    return found
+
+
+def _stops(log_dir: Path, options: dict[str, Any], now_ms: int) -> bool:
+    """Whether the broker does not start because of a file outside of the logs."""
+    request = VerifyRequest(
+        targets=tuple(resolve([str(log_dir)])),
+        now_ms=now_ms,
+        level="headers",
+        kafka=SettingsRequest(kafka=options["kafka"]["kafka"]),
+    )
+    rules = rules_of(parse_release(options["kafka"]["kafka"]))
+    effects = {effect_of(finding, rules) for verdict in verify(request) for finding in verdict.findings}
+    return bool(effects & {"stops", "offline"})
