@@ -7,13 +7,16 @@ import random
 import subprocess
 import time
 import warnings
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import confluent_kafka as librdkafka
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import NewTopic
 
 from tests.integration import clients
+from tests.integration.broker import Broker
 from tests.integration.repairing import recover_all, run, segments
 from tests.support.live import QUIET
 
@@ -22,10 +25,8 @@ with warnings.catch_warnings():
     import kafka
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
-
-    from tests.integration.broker import Broker
 
 TOPIC: Final = "torn"  # whose recovery point `recover_all` sets to 0
 COUNT: Final = 40
@@ -176,7 +177,29 @@ def read_by_kafka_python(broker: Broker, count: int, topic: str = TOPIC, *, comm
 def read_by_aiokafka(broker: Broker, count: int, topic: str = TOPIC, *, committed: bool = False) -> list[int]:
     """The same of aiokafka."""
     del count
-    return [record.offset for record in asyncio.run(clients.read_all(broker, topic, committed=committed))]
+    return asyncio.run(_read(broker, topic, committed=committed))
+
+
+async def _read(broker: Broker, topic: str, *, committed: bool) -> list[int]:
+    place = TopicPartition(topic, 0)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=broker.bootstrap,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed" if committed else "read_uncommitted",
+    )
+    await consumer.start()
+    try:
+        consumer.assign([place])
+        end = (await consumer.end_offsets([place]))[place]
+        found: list[int] = []
+        deadline = time.monotonic() + SECONDS
+        while await consumer.position(place) < end and time.monotonic() < deadline:
+            polled = await consumer.getmany(timeout_ms=200)
+            found += [record.offset for records in polled.values() for record in records]
+    finally:
+        await consumer.stop()
+    return found
 
 
 READERS: Final = (read_by_java, read_by_librdkafka, read_by_kafka_python, read_by_aiokafka)
@@ -193,3 +216,81 @@ async def fill(broker: Broker, topic: str = TOPIC) -> None:
     await clients.create_topic(broker, topic, {broker.segment_bytes: broker.roll_bytes})
     await clients.send_everything(broker, random.Random(topic), topic, COUNT)
     await clients.settle_transactions(broker, topic)
+
+
+async def fill_old(broker: Broker, version: str) -> None:
+    """Each codec of the old formats, converted by the broker to one of them."""
+    settings = {broker.segment_bytes: broker.roll_bytes, "message.format.version": version}
+    await clients.create_topic(broker, TOPIC, settings)
+    # aiokafka reads no LZ4 of magic 0
+    for codec in (None, "gzip", "snappy", *(() if version == "0.9.0" else ("lz4",))):
+        async with clients.producer_of(broker, compression_type=codec) as producer:
+            generator = random.Random(codec)
+            for _ in range(3):  # without headers, which these formats do not have
+                values = [generator.randbytes(generator.randrange(5, 90)) for _ in range(COUNT)]
+                sent = [await producer.send(TOPIC, value, key=value[:3], partition=0) for value in values]
+                await asyncio.gather(*sent)
+
+
+# --- three brokers ----------------------------------------------------------------------------------------------------
+class Node(Broker):
+    """One of three brokers; the first one is the controller too.
+
+    Args:
+        number: of the node, from 1 on.
+        first: the first one; None: it is this one.
+    """
+
+    def __init__(self, libs: Path, work_dir: Path, number: int, first: Node | None) -> None:
+        self._number = number
+        self._first = first
+        self.controller = ""
+        self.format_options = ("--standalone",) if first is None else ("--no-initial-controllers",)
+        work_dir.mkdir()
+        super().__init__(libs, work_dir)
+
+    def _places(self, controller_port: int) -> dict[str, str]:
+        places = super()._places(controller_port) | {"node.id": str(self._number)}
+        self.controller = f"127.0.0.1:{controller_port}"
+        if self._first is None:
+            return places
+        self.controller = self._first.controller
+        return places | {
+            "process.roles": "broker",
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.quorum.bootstrap.servers": self.controller,
+        }
+
+
+@contextmanager
+def cluster_of_three(libs: Path, work_dir: Path) -> Iterator[list[Node]]:
+    """Three brokers that are not started yet, and are ended."""
+    nodes: list[Node] = []
+    try:
+        for number in (1, 2, 3):
+            nodes.append(Node(libs, work_dir / str(number), number, nodes[0] if nodes else None))
+        yield nodes
+    finally:
+        for node in nodes:
+            node.close()
+
+
+async def fill_replicated(leader: Broker) -> None:
+    """A topic on all three brokers, with the first one as the leader."""
+    async with clients.admin_of(leader) as admin:
+        configs = {leader.segment_bytes: leader.roll_bytes}
+        topic = NewTopic(TOPIC, -1, -1, replica_assignments={0: [1, 2, 3]}, topic_configs=configs)
+        await admin.create_topics([topic])
+    await clients.send_everything(leader, random.Random(TOPIC), TOPIC, COUNT)
+    await clients.settle_transactions(leader, TOPIC)
+
+
+def wait_until_same(nodes: Iterable[Broker]) -> None:
+    """Until all have the same bytes of the topic."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        logs = {b"".join(path.read_bytes() for path in segments(node, TOPIC)) for node in nodes}
+        if len(logs) == 1 and logs != {b""}:
+            return
+        assert time.monotonic() < deadline, [len(log) for log in logs]
+        time.sleep(0.2)

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import confluent_kafka as librdkafka
 import pytest
 
+from tests.integration import compacting
 from tests.integration.excising import (
     TOPIC,
     all_batches,
     check_readers,
+    cluster_of_three,
     excise,
     fill,
+    fill_old,
+    fill_replicated,
     read_by_aiokafka,
     recover_from_start,
     spoil,
+    wait_until_same,
 )
 from tests.integration.repairing import CUTS, RECOVERS, UNCLEAN, lines_with, run
+from tests.integration.zookeeper_broker import ZooKeeperBroker
+from tests.support import jars
 from tests.support.live import QUIET
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.integration.broker import Broker
     from tests.integration.excising import Batch
 
@@ -93,3 +103,82 @@ def test_an_idempotent_producer_goes_on(own_broker: Broker) -> None:
     assert all_batches(broker)[-1].producer_id == producer_id
     after = [*before, before[-1] + 1]
     check_readers(broker, [each for each in after if each != last.first])
+
+
+def test_the_cleaner_compacts_over_it(own_broker: Broker) -> None:
+    """Before, it marks the partition uncleanable at the first batch with a wrong checksum that it opens."""
+    broker = own_broker
+    compacting.fill(broker)
+    broker.kill()
+    bad = [batch for batch in chosen(all_batches(broker, compacting.TOPIC)) if not batch.is_control]
+    assert {batch.codec for batch in bad} == {0, 1, 2, 3, 4}
+    for batch in bad:
+        spoil(batch)
+    excise(broker, *(batch.first for batch in bad), topic=compacting.TOPIC)
+    broker.start()
+    assert lines_with(broker, [*CUTS, "ERROR"]) == []
+    before = compacting.consumed(broker)
+    compacting.set_ratio(broker, "0.01")
+    compacting.more(broker)
+    expected = compacting.last_values([*before, *compacting.consumed(broker)])
+    end = read_by_aiokafka(broker, 0, compacting.TOPIC)[-1]
+    last = all_batches(broker, compacting.TOPIC)[-1].path
+    assert compacting.wait_for_cleaner(broker, bad[-1].last) <= end
+    compacting.wait_for_cleaner(broker, int(last.stem) - 1)
+    assert lines_with(broker, ["ncleanable", "ERROR"]) == []
+    after = compacting.consumed(broker)
+    assert len(after) < len(before)
+    assert compacting.last_values(after) == expected
+
+
+def test_followers_copy_it(libs: Path, tmp_path: Path) -> None:
+    """Two of three brokers have lost their copy, and fetch all of it from the leader, on whose disk it was excised."""
+    with cluster_of_three(libs, tmp_path) as nodes:
+        leader, *followers = nodes
+        for node in nodes:
+            node.start()
+        asyncio.run(fill_replicated(leader))
+        wait_until_same(nodes)
+        all_offsets = read_by_aiokafka(leader, 0)
+        for node in followers:
+            node.stop()
+        leader.kill()
+        bad = [batch for batch in chosen(all_batches(leader)) if not batch.is_control]
+        for batch in bad:
+            spoil(batch)
+        excise(leader, *(batch.first for batch in bad))
+        for node in followers:
+            shutil.rmtree(node.partition_dir(TOPIC))
+        for node in nodes:
+            node.start()
+        wait_until_same(nodes)
+        for node in nodes:
+            assert lines_with(node, [*CUTS, "CorruptRecord", "marked as failed"]) == []
+        lost = {offset for batch in bad for offset in range(batch.first, batch.last + 1)}
+        leader.stop()
+        assert read_by_aiokafka(followers[0], 0) == [each for each in all_offsets if each not in lost]
+
+
+@pytest.mark.parametrize(("version", "magic"), [("0.9.0", 0), ("0.10.2", 1)])
+def test_the_gap_of_an_old_format(tmp_path: Path, version: str, magic: int) -> None:
+    broker = ZooKeeperBroker(jars.fetch(jars.ZOOKEEPER_ERA), tmp_path)
+    try:
+        broker.start()
+        asyncio.run(fill_old(broker, version))
+        all_offsets = read_by_aiokafka(broker, 0)
+        broker.kill()
+        batches = all_batches(broker)
+        assert {batch.magic for batch in batches} == {magic}
+        bad = chosen(batches)
+        assert {batch.codec for batch in bad} == ({0, 1, 2} if magic == 0 else {0, 1, 2, 3})
+        for batch in bad:
+            spoil(batch)
+        excise(broker, *(batch.first for batch in bad))
+        recover_from_start(broker)
+        broker.start()
+        assert lines_with(broker, RECOVERS), "nothing was recovered, so nothing is proved"
+        assert lines_with(broker, [*CUTS, "ERROR"]) == []
+        lost = {offset for batch in bad for offset in range(batch.first, batch.last + 1)}
+        check_readers(broker, [each for each in all_offsets if each not in lost])
+    finally:
+        broker.close()

@@ -14,7 +14,6 @@ from kafkalog_core.format.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
-    LEGACY_ATTRIBUTES,
     LEGACY_CRC,
     LOG_OVERHEAD,
     MAGIC_POSITION,
@@ -71,6 +70,11 @@ class PlaceHeader(NamedTuple):
         """Whether it is a control batch."""
         return bool(self.attributes & CONTROL_BIT)
 
+    @property
+    def names_no_producer(self) -> bool:
+        """Whether it is of no producer: at most one of the three fields that say so is damaged."""
+        return (self.producer_id, self.producer_epoch, self.base_sequence).count(_NONE) > 1
+
     def is_framed(self, size_bytes: int) -> bool:
         """Return whether magic and length are those of a batch of this size."""
         return self.magic == MAGIC_V2 and self.length + LOG_OVERHEAD == size_bytes
@@ -110,7 +114,7 @@ def read_header(source: Source, start: int, end: int) -> PlaceHeader | None:
 
 
 def is_whole_message(source: Source, start: int, end: int) -> bool:
-    """Return whether a place is a whole message of magic 0 or 1 that holds one record; no checksum covers its offset.
+    """Return whether a place is a whole message of magic 0 or 1; no checksum covers its offset and its size.
 
     Raises UnreadableError.
     """
@@ -118,6 +122,6 @@ def is_whole_message(source: Source, start: int, end: int) -> bool:
     if not LOG_OVERHEAD + MIN_ENTRY_SIZE <= size_bytes <= MAX_BATCH_BYTES:
         return False
     entry = memoryview(source.read(start, size_bytes))
-    if entry[MAGIC_POSITION] > MAGIC_V1 or entry[LEGACY_ATTRIBUTES] & CODEC_MASK:
+    if entry[MAGIC_POSITION] > MAGIC_V1:
         return False
     return crc32(entry[MAGIC_POSITION:]) == int.from_bytes(entry[LEGACY_CRC:MAGIC_POSITION], "big")

@@ -365,6 +365,7 @@ def _placed(
             hole.after = hole.after or following
             low = segment.base_offset if hole.before is None else max(segment.base_offset, hole.before.last_offset + 1)
             high = _highest(segment, hole.after, next_base, is_within=within)
+            hole.parts = [_without_copy(segments, segment, each) for each in hole.parts]
             for part, first, last, source in _shares(hole, low, high):
                 yield DamagedPlace(
                     segment=segment,
@@ -387,6 +388,29 @@ def _placed(
                     refusal=_METADATA if is_metadata else _OVER_LIMIT if part.what.reason == "over-limit" else "",
                 )
         before = reading.last or before
+
+
+def _without_copy(segments: list[Segment], segment: Segment, part: _Bytes) -> _Bytes:
+    """Return a part without its batch if that is a copy of another one of the log: then it holds no offset of its own.
+
+    Such as an append that was written twice. With other offsets its records would be in the log twice.
+    """
+    header = part.header
+    if header is None or not header.is_whole or part.what.kind not in {"damage", "misplaced"}:
+        return part
+    holder = next((each for each in reversed(segments) if each.base_offset <= header.base_offset), None)
+    if holder is None:
+        return part
+    own = (part.start if holder is segment else -1, header.base_offset, header.last_offset, header.crc)
+    with Source.open(holder.files[0].path) as source:
+        for item in scan(source, base_offset=holder.base_offset, options=ScanOptions(resync=True, check=False)):
+            if isinstance(item, Damage):
+                continue
+            columns = map(item.batches.column, ("position", "base_offset", "last_offset", "crc_stored"))
+            if any(position != own[0] and tuple(rest) == own[1:] for position, *rest in zip(*columns, strict=True)):
+                what = part.what._replace(reason="copy", detail=f"a copy of the batch at offset {header.base_offset}")
+                return part._replace(what=what, header=None, is_whole=False, batch=None)
+    return part
 
 
 def _is_tail(part: _Bytes, hole: _Hole) -> bool:

@@ -15,13 +15,21 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from kafkalog_core import kernels
 from kafkalog_core.format.batch_writer import BatchHeader, encode_empty, encode_marker
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.decode import RecordRun, decode_batch
 from kafkalog_core.format.layout import (
+    CODEC_MASK,
+    LEGACY_ATTRIBUTES,
     LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MAGIC_V0,
     MAGIC_V2,
+    MAX_BATCH_BYTES,
     MAX_INT32,
+    MAX_INT64,
     NO_LEADER_EPOCH,
-    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
@@ -129,10 +137,15 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
     with Source.open(place.path) as source:
         entry = bytearray(source.read(place.start, place.size_bytes))
     length, header = (place.size_bytes - LOG_OVERHEAD).to_bytes(4, "big"), place.header
-    if header is None or not header.is_whole:  # one message of magic 0 or 1 has one offset
-        if first == last:
-            changed = tuple(_changed(entry[:8], first.to_bytes(8, "big"), "its offset"))
-            yield Choice("mended", bytes(first.to_bytes(8, "big") + length + entry[LOG_OVERHEAD:]), changed)
+    if header is None or not header.is_whole:
+        old = bytes(entry[:LOG_OVERHEAD])
+        entry[8:LOG_OVERHEAD] = length
+        offset = _offset_of_message(entry, first, last)
+        if offset is not None:
+            entry[:8] = offset.to_bytes(8, "big")
+            fields = ((0, 8, "its offset"), (8, 12, "its size"))
+            changed = tuple(text for at, end, what in fields for text in _changed(old[at:end], entry[at:end], what))
+            yield Choice("mended", bytes(entry), changed)
         return
     # In a log without gaps the batch fills what is missing; in a compacted one only its own offset can say where it is
     if last - first != header.last_offset_delta:
@@ -146,6 +159,29 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
     changed = tuple(text for start, end, what in fields for text in _changed(old[start:end], entry[start:end], what))
     if changed:
         yield Choice("mended", bytes(entry), changed)
+
+
+def _offset_of_message(entry: bytearray, first: int, last: int) -> int | None:
+    """Return the offset that a message of magic 0 or 1 has to have to hold missing offsets; None: it is not certain.
+
+    That of a compressed one is the last of the messages in it. In magic 0 these have their own offsets, in magic 1 they
+    are numbered from the first one on (KIP-31).
+    """
+    magic = entry[MAGIC_POSITION]
+    if not entry[LEGACY_ATTRIBUTES] & CODEC_MASK:
+        return first if first == last else None
+    batches, memory = BatchColumns(2), memoryview(entry)
+    kernels.walk(memory, 0, len(entry), 0, -MAX_INT64, MAX_BATCH_BYTES, False, batches)
+    offsets: list[int] = []
+    for item in decode_batch(memory, batches, 0, max_bytes=MAX_BATCH_BYTES) if batches.count else ():
+        if not isinstance(item, RecordRun):
+            return None
+        offsets += item.records.column("offset")
+    if not offsets:
+        return None
+    if magic == MAGIC_V0:
+        return offsets[-1] if first <= offsets[0] <= offsets[-1] <= last else None
+    return last if offsets[-1] - offsets[0] == last - first else None
 
 
 def _changed(old: bytes | bytearray, new: bytes | bytearray, what: str) -> Iterator[str]:
@@ -291,11 +327,12 @@ def _plain(place: DamagedPlace, first: int, last: int, clues: Clues) -> Choice:
     header = BatchHeader(base_offset=first, leader_epoch=epoch, attributes=_time_type(place))
     content = _empty(header, last - first, _max_timestamp(place))
     found = place.header
-    # A header that names no producer is right in this
-    had_producer = found is None or not found.has_valid_producer or found.producer_id != NO_PRODUCER_ID
+    is_header = found is not None and found.is_framed(place.size_bytes)
+    had_producer = found is None or not is_header or not found.names_no_producer
     what = (*source, _NO_PRODUCER) if had_producer else source
-    around = f"offsets {first} to {last} {_AROUND}" if first < last else f"offset {first} {_AROUND}"
-    return Choice("emptied", content, (around, *what), keeps_sequence=not had_producer)
+    if place.offsets_from != "header":
+        what = (f"offsets {first} to {last} {_AROUND}" if first < last else f"offset {first} {_AROUND}", *what)
+    return Choice("emptied", content, what, keeps_sequence=not had_producer)
 
 
 def _empty(header: BatchHeader, delta: int, max_timestamp_ms: int) -> bytes:

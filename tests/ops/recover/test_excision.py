@@ -84,6 +84,17 @@ def test_without_a_header_the_fields_come_from_the_batches_around(tmp_path: Path
     assert written.log(12).read_bytes()[start : start + EMPTY_BYTES] == empty
 
 
+def test_one_wrong_field_of_three_names_no_producer(tmp_path: Path) -> None:
+    """Seen on the disk of a real broker: the low byte of producer id -1 had become 0xbe."""
+    written = write(tmp_path)
+    start, _ = written.at(12, 1)
+    written.patch(12, start + 50, b"\xbe")
+    excision = excision_of(written.partition)
+    (place,) = excision.places
+    assert place.choice.content == build.empty_batch(15, 17, max_timestamp_ms=1014)
+    assert (place.choice.reconstructed, place.choice.keeps_sequence) == ((), True)
+
+
 def test_several_batches_without_a_header_become_one(tmp_path: Path) -> None:
     written = write(tmp_path)
     (start, _), (_, end) = written.at(12, 0), written.at(12, 2)
@@ -156,12 +167,15 @@ def test_messages_of_old_formats_are_removed(tmp_path: Path, magic: int, codec: 
     assert written.log(12).read_bytes() == whole[:start] + whole[end:]
 
 
-def test_a_message_with_a_wrong_offset_is_mended(tmp_path: Path) -> None:
-    written = write(tmp_path, 1)
+@pytest.mark.parametrize(("magic", "codec"), [each for each in LEGACY if each != (0, build.NONE)])
+@pytest.mark.parametrize("position", [6, 8])
+def test_a_message_with_a_wrong_offset_or_size_is_mended(tmp_path: Path, magic: int, codec: int, position: int) -> None:
+    written = write(tmp_path, magic, codec)
     before = written.log(12).read_bytes()
-    written.patch(12, written.at(12, 1)[0] + 6, b"\x33")
-    assert [each.choice.way for each in excision_of(written.partition, "0.10.2").places] == ["mended"]
-    assert b"".join(excision_of(written.partition, "0.10.2").segments[0].pieces()) == before
+    written.patch(12, written.at(12, 1)[0] + position, b"\x33")
+    excision = excision_of(written.partition, RELEASES[magic])
+    assert [each.choice.way for each in excision.places] == ["mended"]
+    assert b"".join(excision.segments[0].pieces()) == before
 
 
 def test_between_messages_and_batches_an_empty_batch_is_written(tmp_path: Path) -> None:
@@ -307,3 +321,25 @@ def test_other_segments_and_times_are_left_alone(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in others} == others
     assert written.log(12).stat().st_mtime_ns == mtime_ns
     assert {each.swap for each in draft.plan.changes} == {SEGMENTS[1]}
+
+
+@pytest.mark.parametrize("base", [0, 12])
+def test_a_copy_of_another_batch_is_not_given_other_offsets(tmp_path: Path, base: int) -> None:
+    """An append that was written twice, or an old block: its records are in the log already."""
+    written = write(tmp_path)
+    start, _ = written.at(12, 2)
+    before = written.log(12).read_bytes()
+    written.log(12).write_bytes(before[:start] + written.segments[base][1] + before[start:])
+    (place,) = places_of(written.partition)
+    assert (place.reason, place.first_offset, place.is_excisable) == ("copy", None, True)
+    excision = excision_of(written.partition)
+    assert [each.choice.way for each in excision.places] == ["removed"]
+    assert b"".join(excision.segments[0].pieces()) == before
+
+
+def test_a_copy_in_the_place_of_a_lost_batch_leaves_its_offsets_empty(tmp_path: Path) -> None:
+    written = write(tmp_path)
+    start, end = written.at(12, 2)
+    data = written.log(12).read_bytes()
+    written.log(12).write_bytes(data[:start] + written.segments[0][1] + data[end:])
+    check(written, range(18, 21), 19)
