@@ -259,6 +259,8 @@ def _lost(losses: Sequence[Row]) -> str:
     if not losses:
         return ""
     known = [row for row in losses if row.get("records") is not None]
+    if not known:
+        return "; readers lose records that cannot be counted"
     records = sum(number(row, "records") for row in losses)
     least = "" if len(known) == len(losses) else "at least "
     text = f"; readers lose {least}{records:,} record{'' if records == 1 else 's'}"

@@ -134,6 +134,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--jobs 1 --all {kafka}/customers-0"),
         Case("--jobs 1 --all --apply {kafka}/customers-0"),
     ),
+    "recover": (
+        Case("--jobs 1 --kafka 4.3 {kafka}", 4),
+        Case("--jobs 1 --kafka 4.3 --only-copy --apply {kafka}"),
+        Case("--jobs 1 --kafka 4.3 --as-broker {kafka}", 4),
+    ),
     "truncate": (
         Case("--jobs 1 --to-offset 5 {kafka}/customers-0", 4),
         Case("--jobs 1 --at-damage {kafka}", 4),

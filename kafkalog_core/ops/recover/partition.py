@@ -24,6 +24,7 @@ from kafkalog_core.ops.recover.excise import findings_of
 from kafkalog_core.ops.recover.excision import excise, stage_excision
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.places import find_places
+from kafkalog_core.ops.reindex.indexes import NOT_A_RECOVERY
 from kafkalog_core.ops.reindex.reindex import PartitionReindex, rules_of_indexes, with_repaired
 from kafkalog_core.ops.reindex.steps import ReindexTask, stage_step
 from kafkalog_core.ops.repair.loss import measure_loss
@@ -211,7 +212,9 @@ class _Work:
             self._excise()
         elif not is_whole and choice == "refetch":
             self._refetch()
-        if not is_whole:
+        if is_whole:  # what is right is left as it is
+            steps = [step for step in steps if not step.why.startswith(NOT_A_RECOVERY)]
+        else:
             steps, report = self._replayed(as_broker=True)
         self._take(steps, report)
         if not is_whole:

@@ -103,9 +103,9 @@ def _state_of_ours(journal: Journal, entry: JournalEntry) -> FileState:
     if now in {entry.before, entry.after} and trusted.is_directory(os.path.dirname(path)):
         return "before" if now == entry.before and not _is_of_replacement(journal, entry) else "after"
     if entry.kind != "cut" or now is None or entry.before is None or entry.after is None:
-        if now is None:
-            return "halfway" if _may_be_deleted(journal, entry) else "neither"
-        return "after" if _is_of_replacement(journal, entry, now) else "neither"
+        is_deleted = now is None and _may_be_deleted(journal, entry)
+        of_replacement = now is not None and _is_of_replacement(journal, entry, now)
+        return "halfway" if is_deleted else "after" if of_replacement else "neither"
     size_bytes = entry.after.size_bytes
     # In between: an interrupted extension of an undo, or the writes of a broker.
     if not size_bytes <= now.size_bytes <= entry.before.size_bytes:
