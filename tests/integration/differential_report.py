@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.integration.differential import Verdict
 from tests.integration.kinds import KINDS
-from tests.integration.log_harness import HarnessError, running_harness
+from tests.integration.log_harness import running_harness
 from tests.support.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
 from tests.support.scratch import MEMORY
 
@@ -51,8 +51,8 @@ def _verdict(harness: LogHarness, kind: str, seed: int) -> Verdict:
     with tempfile.TemporaryDirectory(dir=MEMORY) as work_dir:
         try:
             return KINDS[kind].compare(harness, KINDS[kind].draw(seed), Path(work_dir))
-        except HarnessError as error:
-            return Verdict(differences=[str(error)])
+        except Exception as error:  # noqa: BLE001 - whatever either side throws is a difference
+            return Verdict(differences=[f"{type(error).__name__}: {error}"])
 
 
 def _lines(kind: str, seed: int, verdict: Verdict) -> Iterator[str]:

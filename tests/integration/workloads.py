@@ -304,6 +304,15 @@ def draw_appends(seed: int) -> Workload:
     return Workload(seed=seed, settings=settings, hw_lag=0, stages=[_stage(writer, (1,))])
 
 
+def draw_faulty(seed: int) -> Workload:
+    """The workload of a seed, for faults; of each third seed, a cleaner was there first."""
+    workload = draw_appends(seed)
+    if seed % 3:
+        return workload
+    settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "1000"}
+    return replace(workload, settings=workload.settings | settings, map_bytes=40_000 * _SLOT_BYTES, io_bytes=262_144)
+
+
 def _settings(writer: _Writer) -> dict[str, str]:
     """Of segments and their indexes."""
     rng = writer.rng

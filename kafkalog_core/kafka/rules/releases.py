@@ -164,6 +164,7 @@ class Since:
     CLEANER_FREES_EMPTY_SEGMENTS: Final = Release(3, 0)  # KAFKA-12889: Cleaner.groupSegmentsBySize
     DELETE_HORIZONS: Final = Release(3, 1)  # KIP-534
     JAVA_17: Final = Release(3, 1)  # the first one that it is documented for: its gzip names another system
+    CHECKPOINT_NUMBERS_THROWN: Final = Release(3, 1)  # CheckpointFile in Java; 3.0.2 takes one for a malformed line
     REFUSED_EPOCHS_OFFLINE: Final = Release(3, 2)  # LogManager.loadLogs; seen: 3.1.2 does not start, 3.2.3 does
     KRAFT_COMPLETE: Final = Release(3, 3)  # KIP-833: production ready; 3.2 writes other metadata records
     PRODUCER_EXPIRATION: Final = Release(3, 4)  # KIP-854; up to 3.3.2 LogManager passes transactionalIdExpirationMs on
@@ -172,6 +173,7 @@ class Since:
     DIRECTORY_ID: Final = Release(3, 7)  # KIP-858
     CLEAN_SHUTDOWN_WITH_EPOCH: Final = Release(3, 7)  # CleanShutdownFileHandler: empty in 3.6.2, JSON in 3.7.2
     STRAYS_RENAMED: Final = Release(3, 7)  # LogManager.isStrayReplica: 3.6.2 deletes them
+    OPEN_BEYOND_END: Final = Release(3, 8)  # UnifiedLog.maybeConvertToOffsetMetadata: not in 3.7.2
     LEVELS: Final = Release(3, 8)  # KIP-390: compression levels
     VOTERS_IN_LOG: Final = Release(3, 8)  # KIP-853: KRaftControlRecordStateMachine, QuorumStateData of version 1
     KRAFT_VERSION: Final = Release(3, 9)  # KIP-853: the feature kraft.version
@@ -194,6 +196,7 @@ class Since:
     STREAMS_VERSION: Final = Release(4, 2)  # KIP-1071: StreamsVersion.LATEST_PRODUCTION
     LISTS_CHECKED: Final = Release(4, 2)  # KIP-1161, ConfigDef.ValidList: no empty values; not in 4.1.1
     CORDONED_DIRECTORIES: Final = Release(4, 3)  # KIP-1066: RegisterBrokerRecord of version 4; not in 4.2.0
+    ABORTED_VERSION_IN_WHOLE: Final = Release(4, 4)  # TransactionIndex.iterator: getShort; 4.3.1 reads one byte of it
     REMOTE_COPY_LAG: Final = Release(4, 4)  # KIP-1241, and the dead-letter queues of KIP-1191
     CLEANER_KEEPS_WATERMARK_END: Final = Release(4, 4)  # Cleaner.checkBatchRetention: highWatermark
     HOST_RANGES: Final = Release(4, 4)  # KAFKA-20088: StandardAuthorizerData.findResult asks CidrUtils

@@ -151,6 +151,11 @@ class LoaderRules(Struct, frozen=True, kw_only=True):
         has_failed_dirs: whether a failed log directory goes offline, and the broker runs on (KIP-112).
         survives_refused_epochs: whether that is so for a leader-epoch-checkpoint that cannot be read, too.
         splits_segments: whether recovery splits a segment whose offsets are too far from its base offset (KAFKA-6264).
+        wraps_checkpoint_numbers: whether a wrong number in a checkpoint, or a negative count, is an IOException as a
+            malformed line is; else it is an exception of another kind, which makes no log directory fail.
+        takes_open_beyond_end: whether a start goes on where a transaction is open from an offset after the log end on.
+        reads_whole_txn_version: whether a version of an entry in a transaction index is two bytes, of which 0 is the
+            only one that is known; else it is the first of them, as a signed number, and what is below 0 is taken.
     """
 
     missing_index: Literal["fatal", "recover", "empty"]
@@ -179,8 +184,16 @@ class LoaderRules(Struct, frozen=True, kw_only=True):
     has_failed_dirs: bool
     survives_refused_epochs: bool
     splits_segments: bool
+    wraps_checkpoint_numbers: bool
+    takes_open_beyond_end: bool
+    reads_whole_txn_version: bool
+
+    def knows_txn_version(self, version: int) -> bool:
+        """Whether a broker takes an entry of a transaction index whose first two bytes are this signed number."""
+        return version == 0 if self.reads_whole_txn_version else version <= _LAST_OF_FIRST_BYTE_0
 
 
+_LAST_OF_FIRST_BYTE_0: Final = 0x00FF
 MAX_ELEMENTS: Final = 1_000_000
 """The largest array that the generated readers of Kafka take (`Readable.readCollection`)."""
 
@@ -225,6 +238,9 @@ def rules_of(release: Release) -> LoaderRules:
         has_failed_dirs=release >= Since.FAILED_LOG_DIRS,
         survives_refused_epochs=release >= Since.REFUSED_EPOCHS_OFFLINE,
         splits_segments=release >= Since.SEGMENTS_SPLIT,
+        wraps_checkpoint_numbers=release < Since.CHECKPOINT_NUMBERS_THROWN,
+        takes_open_beyond_end=release >= Since.OPEN_BEYOND_END,
+        reads_whole_txn_version=release >= Since.ABORTED_VERSION_IN_WHOLE,
         max_snapshot_entries=MAX_ELEMENTS if Since.ELEMENT_LIMIT.is_in(release) else MAX_INT32,
     )
 

@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.PrintWriter;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -17,6 +18,7 @@ import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
+import org.apache.kafka.common.errors.KafkaStorageException;
 import org.apache.kafka.common.utils.Time;
 
 /**
@@ -35,6 +37,10 @@ import org.apache.kafka.common.utils.Time;
  *       or first dirty offset, bound, new checkpoint, cleanable and total bytes, records read, written and without key.
  *   <li>{@code retain}: one round of retention. Answer: log start offset and the same.
  *   <li>{@code start}: nothing but opening it. Answer: log start offset, recovery point, and the same.
+ *   <li>{@code checkpoint file=FILE}: what a recovery point checkpoint, or its like, says. Answer: its entries.
+ *   <li>{@code read out=FILE}: every record from the log start offset on as a consumer reads it, into the file: offset,
+ *       key and value, each in hexadecimal digits or {@code -}. Answer: how many batches did not open, which it
+ *       steps over, and the same as {@code start}.
  * </ul>
  * Each command opens the log, after a clean stop unless the word {@code clean} is 0, with the recovery point {@code rp},
  * and closes it, so that its directory holds all that there is.
@@ -42,6 +48,7 @@ import org.apache.kafka.common.utils.Time;
 abstract class LogCommands implements AutoCloseable {
     static final double LOAD_FACTOR = 0.9;
     static final int CHECK_INTERVAL_MS = 600_000;
+    static final int READ_BYTES = 1 << 20;
     private static final ScheduledExecutorService IDLE =
         Executors.newSingleThreadScheduledExecutor(LogCommands::daemon);
 
@@ -59,11 +66,40 @@ abstract class LogCommands implements AutoCloseable {
         LogCommands open(Map<String, String> words) throws Exception;
     }
 
+    /** Takes what a consumer reads. */
+    static final class Reading {
+        private final PrintWriter out;
+        private int closed;
+
+        Reading(PrintWriter out) {
+            this.out = out;
+        }
+
+        void take(long offset, ByteBuffer key, ByteBuffer value) {
+            out.println(offset + " " + hex(key) + " " + hex(value));
+        }
+
+        /** Reads a batch; one that does not open counts, and a consumer seeks past it. */
+        void open(Runnable batch) {
+            try {
+                batch.run();
+            } catch (RuntimeException | Error failure) { // snappy raises an Error where a block is too large
+                closed++;
+            }
+        }
+    }
+
     abstract void append(ByteBuffer set);
 
     abstract String clean(File logDir, int mapBytes, int bufferBytes) throws Exception;
 
     abstract String retain() throws IOException;
+
+    /** The entries of a checkpoint of offsets: {@code topic partition offset}, with commas between. */
+    abstract String checkpoint(File file) throws IOException;
+
+    /** Hands records over from an offset on that are not of control batches; returns the next offset, or the same. */
+    abstract long read(long offset, Reading reading) throws Exception;
 
     abstract String bounds();
 
@@ -89,8 +125,17 @@ abstract class LogCommands implements AutoCloseable {
             return "ok\t" + log.run(line[0]);
         } catch (Throwable failure) {  // snappy raises an Error where a block is too large
             failure.printStackTrace();
-            return "failed\t" + failure.toString().replaceAll("\\s+", " ");
+            return "failed\t" + outcome(failure) + " " + failure.toString().replaceAll("\\s+", " ");
         }
+    }
+
+    /** What LogManager.loadLogs makes of what a log throws: releases go on after the first, or after both. */
+    private static String outcome(Throwable failure) {
+        if (failure instanceof IOException) {
+            return "io:";
+        }
+        boolean isStorage = failure instanceof KafkaStorageException && failure.getCause() instanceof IOException;
+        return isStorage ? "storage:" : "other:";
     }
 
     private String run(String command) throws Exception {
@@ -104,11 +149,37 @@ abstract class LogCommands implements AutoCloseable {
                 return clean(dir().getParentFile(), (int) number("map", 1 << 20), (int) number("io", 1 << 18));
             case "retain":
                 return retain() + "\t" + extent();
+            case "checkpoint":
+                return "entries=" + checkpoint(new File(words.get("file")));
+            case "read":
+                return "closed=" + readAll() + "\t" + bounds() + "\t" + extent();
             case "start":
                 return bounds() + "\t" + extent();
             default:
                 throw new IllegalArgumentException(command);
         }
+    }
+
+    private int readAll() throws Exception {
+        try (PrintWriter out = new PrintWriter(words.get("out"), StandardCharsets.US_ASCII)) {
+            Reading reading = new Reading(out);
+            long at = 0;
+            for (long next = read(at, reading); next > at; next = read(at, reading)) {
+                at = next;
+            }
+            return reading.closed;
+        }
+    }
+
+    private static String hex(ByteBuffer bytes) {
+        if (bytes == null) {
+            return "-";
+        }
+        StringBuilder text = new StringBuilder("x");
+        for (int i = bytes.position(); i < bytes.limit(); i++) {
+            text.append(String.format("%02x", bytes.get(i)));
+        }
+        return text.toString();
     }
 
     private void appendAll() throws IOException {

@@ -12,8 +12,12 @@ import java.util.stream.Collectors;
 
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.Record;
+import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.server.storage.log.FetchIsolation;
 import org.apache.kafka.server.util.Scheduler;
+import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
 import org.apache.kafka.storage.internals.log.Cleaner;
 import org.apache.kafka.storage.internals.log.CleanerStats;
 import org.apache.kafka.storage.internals.log.LogCleanerManager;
@@ -87,6 +91,34 @@ public final class LogHarness extends LogCommands {
     String retain() throws IOException {
         log.deleteOldSegments();
         return "start=" + log.logStartOffset();
+    }
+
+    @Override
+    String checkpoint(File file) throws IOException {
+        return new OffsetCheckpointFile(file, failures).read().entrySet().stream()
+            .map(each -> each.getKey().topic() + " " + each.getKey().partition() + " " + each.getValue())
+            .collect(Collectors.joining(","));
+    }
+
+    @Override
+    long read(long offset, Reading reading) throws IOException {
+        long next = Math.max(offset, log.logStartOffset());
+        if (next >= log.logEndOffset()) {
+            return next;
+        }
+        for (RecordBatch batch : log.read(next, READ_BYTES, FetchIsolation.LOG_END, true).records.batches()) {
+            long from = next;
+            next = Math.max(next, batch.nextOffset());
+            reading.open(() -> {
+                batch.ensureValid();
+                for (Record each : batch) {
+                    if (each.offset() >= from && !batch.isControlBatch()) {
+                        reading.take(each.offset(), each.key(), each.value());
+                    }
+                }
+            });
+        }
+        return next;
     }
 
     @Override

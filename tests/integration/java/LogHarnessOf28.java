@@ -23,12 +23,16 @@ import kafka.log.LogToClean;
 import kafka.log.PreCleanStats;
 import kafka.log.SkimpyOffsetMap;
 import kafka.server.BrokerTopicStats;
+import kafka.server.FetchLogEnd$;
 import kafka.server.LogDirFailureChannel;
+import kafka.server.checkpoints.OffsetCheckpointFile;
 import kafka.utils.Pool;
 import kafka.utils.Scheduler;
 import kafka.utils.Throttler;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.MemoryRecords;
+import org.apache.kafka.common.record.Record;
+import org.apache.kafka.common.record.RecordBatch;
 import org.apache.kafka.common.utils.Time;
 import scala.Function0;
 import scala.Option;
@@ -116,6 +120,34 @@ public final class LogHarnessOf28 extends LogCommands {
     String retain() {
         log.deleteOldSegments();
         return "start=" + log.logStartOffset();
+    }
+
+    @Override
+    String checkpoint(File file) {
+        return CollectionConverters.asJava(new OffsetCheckpointFile(file, failures).read()).entrySet().stream()
+            .map(each -> each.getKey().topic() + " " + each.getKey().partition() + " " + each.getValue())
+            .collect(Collectors.joining(","));
+    }
+
+    @Override
+    long read(long offset, Reading reading) {
+        long next = Math.max(offset, log.logStartOffset());
+        if (next >= log.logEndOffset()) {
+            return next;
+        }
+        for (RecordBatch batch : log.read(next, READ_BYTES, FetchLogEnd$.MODULE$, true).records().batches()) {
+            long from = next;
+            next = Math.max(next, batch.nextOffset());
+            reading.open(() -> {
+                batch.ensureValid();
+                for (Record each : batch) {
+                    if (each.offset() >= from && !batch.isControlBatch()) {
+                        reading.take(each.offset(), each.key(), each.value());
+                    }
+                }
+            });
+        }
+        return next;
     }
 
     @Override

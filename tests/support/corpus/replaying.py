@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.kafka.sim.start.results import LoadResult
     from kafkalog_core.kafka.sim.start.snapshots import SnapshotFiles
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["cut", "foreseen", "stops"]
+__all__ = ["Played", "cut", "foreseen", "play", "stops"]
 
 
 class Played(Struct):
@@ -73,6 +74,26 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
+def play(partition: Partition, load: PartitionLoad) -> Played:
+    """Run a start on a partition, and keep the indexes that it builds."""
+    indexes: dict[str, bytes] = {}
+    for each in load.run():
+        if each.recovery is not None and each.segment is not None:
+            indexes |= _rebuilt(each.recovery, has_txn_index=each.segment.txnindex is not None)
+    if load.result.rebuilt is not None:
+        indexes = _rebuilt(load.result.rebuilt, has_txn_index=False) | indexes
+    return Played(partition, load.result, indexes, load.snapshots)
+
+
+def _rebuilt(recovery: SegmentRecovery, *, has_txn_index: bool) -> dict[str, bytes]:
+    contents = {
+        "index": recovery.offset_index,
+        "timeindex": recovery.time_index,
+        "txnindex": recovery.txn_index if has_txn_index or recovery.txn_index else None,
+    }
+    return {f"{recovery.base_offset:020d}.{kind}": data for kind, data in contents.items() if data is not None}
+
+
 def _play(place: PartitionPath, before: Path, options: dict[str, Any], now_ms: int) -> Played:
     request = SettingsRequest(**options["kafka"])
     release = parse_release(options["kafka"]["kafka"])
@@ -89,18 +110,7 @@ def _play(place: PartitionPath, before: Path, options: dict[str, Any], now_ms: i
             snapshots=SnapshotOptions.of_release(release, now_ms=now_ms, expiration_ms=expiration),
         ),
     )
-    indexes: dict[str, bytes] = {}
-    for each in load.run():
-        recovery, stem = each.recovery, f"{each.base_offset:020d}"
-        if recovery is not None and each.segment is not None:
-            has_txn_index = bool(recovery.txn_index) or each.segment.txnindex is not None
-            contents = {
-                "index": recovery.offset_index,
-                "timeindex": recovery.time_index,
-                "txnindex": recovery.txn_index if has_txn_index else None,
-            }
-            indexes |= {f"{stem}.{kind}": data for kind, data in contents.items() if data is not None}
-    return Played(partition, load.result, indexes, load.snapshots)
+    return play(partition, load)
 
 
 def _places(before: Path) -> Iterator[PartitionPath]:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.textfile import FileRefusal, MalformedLine
 
-__all__ = ["EntryDamage", "EntryFile", "damage_row", "fault_row", "place_of_rows", "unreadable_row"]
+__all__ = [
+    "ACTIONS_ON_NUMBERS",
+    "EntryDamage",
+    "EntryFile",
+    "damage_row",
+    "fault_row",
+    "place_of_rows",
+    "unreadable_row",
+]
 
 
 _NO_START: Final = "Does not start."
@@ -48,6 +56,14 @@ _REFUSED_ACTIONS: Final = {
     (FileKind.PARTITION_METADATA, Failure.IO): _OFFLINE_WITH_PARTITION,
     (FileKind.PARTITION_METADATA, Failure.RUNTIME): _NO_START,
 }
+_CHECKPOINTS: Final = (
+    FileKind.RECOVERY_POINT,
+    FileKind.LOG_START_OFFSET,
+    FileKind.HIGH_WATERMARK,
+    FileKind.CLEANER_OFFSET,
+)
+ACTIONS_ON_NUMBERS: Final = frozenset(_REFUSED_ACTIONS[kind, Failure.RUNTIME] for kind in _CHECKPOINTS)
+"""What brokers from 3.1 on do with a checkpoint that has a wrong number; for those before it is a malformed line."""
 _ACTION_OF_KIND: Final = {
     FileKind.META_PROPERTIES: "Takes the log directory offline; does not start where it is the only one.",
     FileKind.QUORUM_STATE: _NO_START,

@@ -35,7 +35,6 @@ __all__ = [
     "txn_index_fault",
 ]
 
-_MAX_VERSION: Final = 0x00FF
 Occasion = Literal["unclean-stop", "no-index", "odd-index"]
 RECOVERY_REASONS: Final[dict[Occasion, str]] = {
     "unclean-stop": "the last shutdown was not clean, and the segment is not below the recovery point",
@@ -108,7 +107,7 @@ def lone_occasion(
         return "odd-index"
     # TransactionIndex.sanityCheck is the one check of an index that 2.3 and later make here
     if segment.txnindex is not None and rules.has_producers:
-        fault = txn_index_fault(segment.txnindex.path, segment.base_offset)
+        fault = txn_index_fault(segment.txnindex.path, segment.base_offset, rules)
         return "unknown-version" if fault == "version" else None if fault is None else "odd-index"
     return None
 
@@ -135,15 +134,21 @@ def _is_odd_index(segment: Segment, *, may_end_at_base: bool) -> bool:
     return final.timestamp_ms < first.timestamp_ms or final.relative_offset < 0
 
 
-def txn_index_fault(path: str, base_offset: int) -> str | None:
-    """Return what a broker finds wrong with a transaction index: `stray` (it recovers) or `version` (it stops)."""
+def txn_index_fault(path: str, base_offset: int, rules: LoaderRules | None = None) -> str | None:
+    """Return what a broker finds wrong with a transaction index: `stray` (it recovers) or `version` (it stops).
+
+    Args:
+        path: of the index.
+        base_offset: of its segment.
+        rules: those of the release; None: what a broker of any release finds wrong with it.
+    """
     try:
         with Source.open(path) as source:
             position = 0
             while position < MAX_TXN_INDEX_BYTES and (window := source.window(position)):
                 whole = len(window) - len(window) % TXN_INDEX_ENTRY.size
                 for version, _, _, last_offset, _ in iter_txn_entries(window[:whole]):
-                    if version > _MAX_VERSION:  # AbortedTxn reads the first byte alone, as a signed number
+                    if version and (rules is None or not rules.knows_txn_version(version)):
                         return "version"
                     if last_offset < base_offset:
                         return "stray"

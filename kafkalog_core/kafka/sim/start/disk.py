@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.findings.broker_actions import DOES_NOT_START
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
+from kafkalog_core.kafka.sim.logdir.faults import ACTIONS_ON_NUMBERS
 from kafkalog_core.kafka.sim.start.outcome import STOPS
 from kafkalog_core.structs import Struct
 
@@ -78,7 +79,8 @@ def effect_of(finding: Finding, rules: LoaderRules) -> Effect | None:
     if name == _EPOCHS:  # PartitionLoad reads it
         return None
     offline = _OFFLINE.search(action)
-    if offline is not None and (offline[1] is not None or not _DOUBT.search(action[: offline.start()])):
+    is_certain = offline is not None and (offline[1] is not None or not _DOUBT.search(action[: offline.start()]))
+    if is_certain or (rules.wraps_checkpoint_numbers and action in ACTIONS_ON_NUMBERS):
         # KIP-112; a file of a partition since 3.2 (KAFKA-13310)
         survives = rules.survives_refused_epochs if name == _PARTITION_METADATA else rules.has_failed_dirs
         return "offline" if survives else "stops"

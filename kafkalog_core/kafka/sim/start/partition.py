@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.start.recovery import Problem, SegmentRecovery
     from kafkalog_core.kafka.sim.start.replay import Obstacle, OffsetIndex
     from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblemKind
+    from kafkalog_core.kafka.sim.start.sweep import Swept
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage
@@ -123,6 +124,7 @@ class PartitionLoad:
             context = replace(context, is_clean=False, log_start_offset=None, recovery_point=None)
         self._context = context
         self._is_clean = bool(context.is_clean)
+        self._is_deleted = partition.name.state is DirectoryState.DELETE
         self._start_checkpoint = (context.log_start_offset or 0) if rules.reads_log_start else 0
         self._live: list[_Live] = []
         self._removed: list[RemovedSegment] = []
@@ -179,33 +181,48 @@ class PartitionLoad:
             kind = "unknown" if self._rules.swaps == "not-foreseen" else "fatal"
             self._stop(swept.path or self._partition.path, swept.problem, kind=kind)
         for file, _ in swept.removed:
-            if file.name.kind is FileKind.SNAPSHOT and file.name.base_offset is not None:
+            is_live = file.name.state is FileState.LIVE  # else the one without its suffix stays
+            if is_live and file.name.kind is FileKind.SNAPSHOT and file.name.base_offset is not None:
                 self._snapshots.remove(file.name.base_offset)
         self._zero_indexes = swept.zero_indexes
         # LogLoader.loadSegmentFiles opens the files in the order of their names
         segments, others = group_segments(swept.files, FileKind.LOG)
         self._check_names(others)
-        # LogLoader.load skips recoverLog for a directory whose name ends with -delete
-        is_deleted = self._partition.name.state is DirectoryState.DELETE
-        first = None if is_deleted else self._first_recovered([segment.base_offset for segment in segments])
+        first = self._first_recovered([segment.base_offset for segment in segments])
+        yield from self._open_all(segments, first, swept)
+        if swept.waiting:
+            first = self._first_recovered([live.base_offset for live in self._live])
+        if first is not None:
+            yield from self._recover_from(first)
+        end_offset = 0 if self._is_deleted else self._check_start(self._end_offset())
+        if not self._is_deleted:
+            self._check_room()
+        self._finish(end_offset, (*swept.removed, *self._replaced), swept.files, others)
+
+    def _open_all(self, segments: Sequence[Segment], first: int | None, swept: Swept) -> Iterator[LoadedSegment]:
+        """Open the segments; yield those that it recovers, and that neither `recoverLog` nor a replacement comes to.
+
+        Replacements that wait are completed afterwards.
+        """
+        opened: list[tuple[_Live, LoadedSegment]] = []
         for number, segment in enumerate(segments):
             live = _Live(segment.base_offset, segment, segment.size_bytes)
             self._open(live, segment)
             self._live.append(live)
-            if live.recovery is not None and (first is None or number < first) and not swept.waiting:
+            if live.recovery is not None and swept.waiting:
+                opened.append((live, live.frozen()))
+            elif live.recovery is not None and (first is None or number < first):
                 yield live.frozen()
             live.forget()
         if swept.waiting:
             self._complete(swept.waiting, swept.files)
-            first = None if is_deleted else self._first_recovered([live.base_offset for live in self._live])
-        if first is not None:
-            yield from self._recover_from(first)
-        end_offset = 0 if is_deleted else self._check_start(self._end_offset())
-        if not is_deleted:
-            self._check_room()
-        self._finish(end_offset, (*swept.removed, *self._replaced), swept.files, others)
+            kept = self._live[: self._first_recovered([live.base_offset for live in self._live])]
+            yield from (frozen for live, frozen in opened if any(live is each for each in kept))
 
     def _first_recovered(self, base_offsets: Sequence[int]) -> int | None:
+        # LogLoader.load skips recoverLog for a directory whose name ends with -delete
+        if self._is_deleted:
+            return None
         return first_recovered(base_offsets, self._context, self._partition.topic, self._options.release)
 
     def _complete(self, waiting: Sequence[FileInfo], files: Sequence[FileInfo]) -> None:
@@ -489,6 +506,7 @@ class PartitionLoad:
             recovery_point=bounds.recovery_point.offset,
             epochs=self._epochs.entries if self._rules.has_producers else None,
             is_end_lost=self._is_end_lost,
+            zero_indexes=self._zero_indexes,
             forgets_producers=self._producers.has_forgotten,
             reads_unstable=self._reads_unstable,
         )
@@ -511,6 +529,10 @@ class PartitionLoad:
         opened = min(firsts, default=end_offset)
         for first in {opened if ended is None else min(opened, ended), opened}:
             offset = max(first, start_offset)
+            if first > end_offset and not self._rules.takes_open_beyond_end:
+                # Log.convertToOffsetMetadataOrThrow: OffsetOutOfRangeException, which no caller catches
+                sentence = f"a transaction is open from offset {first} on, and the log ends before it, at {end_offset}"
+                self._stop(self._live[-1].log_path or self._partition.path, f"{sentence}: the broker stops")
             self._reads_unstable = self._reads_unstable or offset < end_offset
             obstacle = None if offset >= end_offset else find_offset(readings, offset, search=self._rules.search)
             if obstacle is not None:

@@ -381,11 +381,11 @@ class _Recovery:
 
     def _first_inner_offset(self, run: Run, row: int) -> int | None:
         """Return the first offset in a compressed message; None: it does not open, which is a problem."""
-        for item in decode_batch(run.memory, run.batches, row, max_bytes=self.limit_bytes):
-            if isinstance(item, RecordRun):
-                return item.records.column("offset")[0]
-            self._fail("bad-message", run.batches.column("position")[row], item.detail)
-            break
+        first = _first_inner_offset(run, row, self.limit_bytes)
+        if isinstance(first, int):
+            return first
+        if first is not None:
+            self._fail("bad-message", run.batches.column("position")[row], first.detail)
         return None
 
     # --- producers ----------------------------------------------------------------------------------------------------
@@ -472,6 +472,13 @@ class _Recovery:
         )
 
 
+def _first_inner_offset(run: Run, row: int, max_bytes: int) -> int | PayloadDamage | None:
+    """Return the first offset in a compressed message (`AbstractLegacyRecordBatch.baseOffset`), or why it is closed."""
+    for item in decode_batch(run.memory, run.batches, row, max_bytes=max_bytes):
+        return item.records.column("offset")[0] if isinstance(item, RecordRun) else item
+    return None
+
+
 class SplitPart(NamedTuple):
     """Batches that become a segment: its base offset, and their bytes in the old log."""
 
@@ -505,14 +512,15 @@ def split_parts(
             return f"the log is damaged at byte {item.position} ({item.reason}: {item.detail})"
         batches = item.batches
         names = ("base_offset", "last_offset", "format", "position", "size_bytes")
-        for first, last, magic, position, size in zip(*map(batches.column, names), strict=True):
+        for row, (first, last, magic, position, size) in enumerate(zip(*map(batches.column, names), strict=True)):
             if first <= last_offset and not (magic < MAGIC_V2 and first < 0):
                 return f"offset {first} at byte {position} is not above offset {last_offset} before it"
             # LogSegment.canConvertToRelativeOffset of the batch's last offset
             if not parts or last - parts[-1].base_offset > MAX_INT32:
-                if first < 0:
-                    return f"the compressed message at byte {position} would have to start a segment"
-                parts.append(SplitPart(first, position, position))
+                base = _first_inner_offset(item, row, max_batch_bytes) if first < 0 else first
+                if not isinstance(base, int):
+                    return f"the compressed message at byte {position} would have to start a segment, and does not open"
+                parts.append(SplitPart(base, position, position))
             last_offset = last
             parts[-1] = parts[-1]._replace(end=position + size)
     # LocalLog.splitOverflowedSegment requires LogSegment.hasOverflow, which looks at the last offset (KAFKA-6264)

@@ -141,6 +141,8 @@ class LoadResult(Struct, frozen=True, kw_only=True):
         epochs: entries of the leader-epoch-checkpoint; None: the release has none.
         is_end_lost: whether batches of the last segment reach beyond the log end offset: its last index entry leads to
             no batch, or its offsets go back.
+        zero_indexes: base offsets of replacements without an offset index: the broker has made one of zeros, of its
+            largest size.
         forgets_producers: whether no producer snapshot is left after a clean shutdown, so that the broker knows no
             producer, and no open transaction.
         reads_unstable: whether the first unstable offset is looked up in the log, because of a transaction.
@@ -158,6 +160,7 @@ class LoadResult(Struct, frozen=True, kw_only=True):
     recovery_point: int = 0
     epochs: tuple[EpochStart, ...] | None = None
     is_end_lost: bool = False
+    zero_indexes: frozenset[int] = frozenset()
     forgets_producers: bool = False
     reads_unstable: bool = False
 
