@@ -17,9 +17,9 @@ from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.rules.rule_table import recovery_rules
 from kafkalog_core.kafka.sim.batch_faults import BatchFaults
 from kafkalog_core.kafka.sim.batch_places import partition_bounds
+from kafkalog_core.kafka.sim.copies import PartitionCopy
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
-from kafkalog_core.kafka.sim.partition_copies import PartitionCopy
 from kafkalog_core.ops.recover.excision import excise, stage_excision
 from kafkalog_core.ops.recover.places import BadBatch, find_places, neighbour
 from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement

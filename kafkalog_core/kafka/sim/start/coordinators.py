@@ -22,7 +22,7 @@ from kafkalog_core.errors import ProtocolError, StorageError
 from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64, TRANSACTIONAL_BIT
 from kafkalog_core.kafka.rules.producer_anomalies import markers_of
-from kafkalog_core.kafka.sim.group_offsets import records_of
+from kafkalog_core.kafka.sim.coordinator_logs import records_of
 from kafkalog_core.kafka.sim.logfiles import unit_of_partition
 from kafkalog_core.kafka.sim.start.group_shard import GroupShard, ReplayError
 from kafkalog_core.storage.partition import read_partition
