@@ -141,7 +141,7 @@ LOG_DIRS: Final = {
     "dir.stray": FindingType(
         "info",
         "A broker renamed this partition, because it was not assigned to the broker.",
-        "Keeps the directory and never reads it.",
+        "Keeps the directory, and serves no record of it. It loads it at each start: after a crash it may truncate it.",
         "If you need the records, read them with kafkalog dump. Else delete the directory.",
         "The metadata did not assign the partition to this broker, so the broker renamed it: the topic was deleted or "
         "moved, or the directory lost its partition.metadata.",
@@ -149,7 +149,7 @@ LOG_DIRS: Final = {
     "dir.not-assigned": FindingType(
         "error",
         "The metadata log ({metadata_log}) {why}; its topic id is {topic_id}.",
-        "Loads the partition, renames its directory to end in -stray, and never reads it again.",
+        "Loads the partition, renames its directory to end in -stray, and serves no record of it.",
         "If you need the records, copy the directory away before the broker starts. To serve it again, restore the "
         "metadata log that has the topic, or assign the partition to this node.",
         "A KRaft broker keeps only partitions that the metadata log assigns to it (LogManager.isStrayReplica). "

@@ -293,6 +293,17 @@ DIRECTORIES: Final = (
         ("kafkalog verify {dirs}",),
     ),
     BrokerMessage(
+        "broker.metadata-dir-failed",
+        "error",
+        ("Shutdown broker because the metadata log dir {dir} has failed",),
+        "The log directory with the metadata log, {dir}, failed, so the broker halted.",
+        "One bad file is enough: an I/O error or a malformed checkpoint takes its whole directory offline.",
+        "Halts without a clean shutdown. The files do not change.",
+        _OTHER_LINES,
+        ("dir.unclean",),
+        _DIR,
+    ),
+    BrokerMessage(
         "broker.dir-already-offline",
         "error",
         ("The log dir {dir} is already offline due to a previous IO exception",),
@@ -332,7 +343,7 @@ DIRECTORIES: Final = (
             "Halting due to unrecoverable I/O error while handling {other} request",
             "Error writing to highwatermark file",
         ),
-        "An operation in the log directory {dir} failed, and the broker halted.",
+        "An operation on the disk failed, and the broker halted.",
         "The disk is full, read-only or failing. A release before 1.0, or one with an inter.broker.protocol.version "
         "below 1.0, does not continue without one of its log directories.",
         "Halts without a clean shutdown. The files do not change.",
@@ -426,16 +437,27 @@ DIRECTORIES: Final = (
             "Log in {other} marked stray and renamed to {partition_dir}",
             "Found stray log dir {other}(dir={entry}, {reason}",
             "The topicId does not exist in {other}(dir={entry}, {reason}",
-            "Loaded stray log: {partition_dir}",
         ),
-        "{path} is not assigned to this broker by the cluster's metadata. The broker renames it to end in -stray.",
+        "The cluster's metadata does not assign the partition in {path} to this broker.",
         "The topic was deleted or moved while the broker was down; partition.metadata is missing; or the broker "
         "joined another cluster.",
-        "Renames the directory to end in -stray and never reads it again. Releases before 3.7 rename it to end in "
+        "Renames the directory to end in -stray and serves no record of it. Releases before 3.7 rename it to end in "
         "-delete, and delete it after file.delete.delay.ms (1 minute).",
         "If you need the records, read them with kafkalog dump. If only partition.metadata was missing, stop the "
         "broker, restore the file and remove the suffix from the directory name.",
         ("dir.stray", "dir.not-assigned", "partition-metadata"),
+        ("kafkalog dump --segments {place}",),
+    ),
+    BrokerMessage(
+        "broker.stray-loaded",
+        "info",
+        ("Loaded stray log: {partition_dir}",),
+        "The broker loaded {partition_dir}, which an earlier start renamed because the cluster's metadata did not "
+        "assign the partition to this broker.",
+        "The topic was deleted or moved, or partition.metadata was missing.",
+        "Keeps the directory, and serves no record of it. It loads it at each start: after a crash it may truncate it.",
+        "If you need the records, copy the directory away, and read them with kafkalog dump. Else delete it.",
+        ("dir.stray",),
         ("kafkalog dump --segments {place}",),
     ),
     BrokerMessage(

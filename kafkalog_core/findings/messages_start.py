@@ -93,9 +93,8 @@ RECOVERY: Final = (
                 "starting offset {offset}"
             ),
         ),
-        "Recovery found offsets of {partition} in a wrong order and emptied the segment that starts at offset "
-        "{offset}.",
-        "Offsets must increase from batch to batch. These do not, but no healthy broker writes them.",
+        "Recovery of {partition} failed in the segment that starts at offset {offset}, and emptied it.",
+        "Offsets of its batches do not increase; or, in 4.x, a file could not be read or written.",
         "Empties that segment and renames every later segment to .deleted.",
         _LOST,
         ("offset-order", "segment.deleted"),
@@ -150,6 +149,10 @@ RECOVERY: Final = (
         "warning",
         (
             "Found a corrupted index file corresponding to log file {path} due to {reason}, recovering segment",
+            (
+                "Found a corrupted index file due to requirement failed: Corrupt index found, index file ({path}) "
+                "{reason}. deleting {other} and rebuilding index"
+            ),
             "Found a corrupted index file due to {reason}. deleting {path}, {other} and rebuilding index",
             "Found a corrupted index file, {path}, deleting and rebuilding index",
         ),
@@ -515,8 +518,8 @@ FILES: Final = (
             "Unrecognized version of partition metadata file ({path}): {version}",
             "Unrecognized version of partition metadata file + ({path}): {version}",
         ),
-        "{path} is damaged: it must have two lines, version: 0 and topic_id: with 22 characters.",
-        "Somebody edited the file, it was truncated, or it is another file.",
+        "The broker refuses {path}: it must be a file with two lines, version: 0 and topic_id: with 22 characters.",
+        "Somebody edited the file, it was truncated, it is another file, or it could not be read.",
         "Does not load the partition and takes the log directory offline; releases before 3.2 do not start. An empty "
         "file, or an invalid id, stops the broker.",
         "Write the two lines. The topic id is in partition.metadata of the topic's other partitions and replicas.",

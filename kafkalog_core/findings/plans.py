@@ -16,7 +16,7 @@ TRUNCATIONS: Final = {
     "truncate.cut": FindingType(
         "info",
         "The log ends at offset {offset} afterwards: {what}.",
-        "Continues to append at that offset.",
+        "Takes that offset as the log end offset.",
         "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
         "The part that a plan truncates at the end of a log.",
     ),

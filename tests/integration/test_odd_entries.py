@@ -204,3 +204,20 @@ def test_an_empty_directory_of_a_topic_without_an_id(broker: TwoLogDirs) -> None
     assert told(broker, partition)["partition.empty"].startswith("Renames the directory to end in -stray")
     broker.start()
     assert list(broker.second.glob("t1--1.*-stray"))
+
+
+def test_a_stray_directory_is_loaded_and_truncated_after_a_crash(broker: TwoLogDirs) -> None:
+    """It is kept, and no record of it is served; but its log is recovered as any other."""
+    partition = partition_of(broker)
+    stray = Path(f"{partition}.{FUTURE.replace('future', 'stray')}")
+    shutil.copytree(partition, stray)
+    log = stray / f"{0:020d}.log"
+    data = log.read_bytes()
+    log.write_bytes(data[:-1] + b"D")
+    (broker.second / ".kafka_cleanshutdown").unlink()
+    (broker.second / "recovery-point-offset-checkpoint").write_bytes(b"0\n0\n")
+    assert "after a crash it may truncate it" in told(broker, stray)["dir.stray"]
+    broker.start()
+    assert f"Loaded stray log: {stray}" in broker.output
+    assert 0 < log.stat().st_size < len(data)
+    assert asyncio.run(clients.end_offsets(broker, partition.name[:-2]))[0] == COUNT

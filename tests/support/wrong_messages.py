@@ -252,6 +252,8 @@ def _plain_kinds(magic: int) -> list[Kind]:
         make = partial(_with_attributes, magic=magic, attributes=codec)
         kinds.append(Kind(f"codec {codec}", magic, f"unknown-{codec}", make, "batch.unknown-codec"))
     kinds.append(Kind("codec zstd", magic, "zstd", partial(_with_zstd, magic=magic), "batch.unknown-codec"))
+    make = partial(_with_attributes, magic=magic, attributes=4)
+    kinds.append(Kind("codec zstd, payload not zstd", magic, "zstd", make, "batch.unknown-codec"))
     return kinds
 
 

@@ -501,7 +501,12 @@ class Gaps:
     @cached_property
     def _inside(self) -> list[tuple[SegmentVerdict, OffsetGap]]:
         """The places within segments where offsets are missing, of very many the first."""
-        gaps = [(verdict, gap) for verdict in self._verdicts for gap in verdict.gaps]
+        gaps = [
+            (verdict, gap)
+            for verdict in self._verdicts
+            for gap in verdict.gaps
+            if gap.position not in _disordered(verdict)  # its first record is not the one with the lowest offset
+        ]
         if not gaps or not self._held:
             return gaps
         end = max(map(next_offset, self._verdicts))  # a batch with a wrong offset may be beyond it
@@ -579,3 +584,8 @@ def _span(verdict: SegmentVerdict) -> SegmentExtent:
     span = SegmentExtent(verdict.path, verdict.base_offset, verdict.last_offset, batches_end=0, damage_end=damage_end)
     span.goes_back = any(finding.code == "batch.offset-order" for finding in verdict.findings)
     return span
+
+
+def _disordered(verdict: SegmentVerdict) -> set[int | None]:
+    """Return the positions of the batches whose records are not in the order of their offsets."""
+    return {finding.position for finding in verdict.findings if finding.code == "record.offset-order"}

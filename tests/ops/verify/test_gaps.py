@@ -9,7 +9,7 @@ import pytest
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from tests.support.build import Record, batch_v2, offset_checkpoint
+from tests.support.build import Record, batch_v2, message_v1, offset_checkpoint, wrapper_v1
 from tests.support.log_dirs import write_log_dir
 from tests.support.logs import write_segments
 
@@ -114,3 +114,11 @@ def test_a_gap_that_waits_for_its_deletion(tmp_path: Path) -> None:
     (home / "t-0" / f"{2:020d}.log.deleted").write_bytes(keyed(2, b"c"))
     (finding,) = gaps(home)
     assert (finding.cure or "").startswith(f"{2:020d}.log.deleted may hold them: copy it away before a broker starts")
+
+
+def test_a_batch_whose_records_are_out_of_order(tmp_path: Path) -> None:
+    """Its first record is not the one with the lowest offset, so no offsets are known to be missing before it."""
+    inner = b"".join(message_v1(Record(offset=n, timestamp_ms=1000, key=b"k", value=b"v")) for n in (2, 1, 0))
+    segment = keyed(0, b"a", b"a") + wrapper_v1(inner=inner, offset=4) + keyed(5, b"a")
+    home = log_dir(tmp_path, {0: segment})
+    assert brief(home) == []
