@@ -55,7 +55,8 @@ class StoredStreamsGroup(Struct):
         epochs: the epochs of members.
         revoking: members that are still to give up tasks, or wait for tasks of others.
         topology_epoch: of the topology; None: there is none.
-        validated_epoch: of the topology whose topics were all found; -1: of none; None: unknown, as 4.1 does not store it.
+        validated_epoch: of the topology whose topics were all found; -1: of none; None: unknown, as 4.1 does not store
+            it.
         sources: the topics that a subtopology reads.
     """
 
