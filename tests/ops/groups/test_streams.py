@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 ARCHIVE = Path(__file__).resolve().parents[3] / "fixtures" / "groups" / "streams-4.3.1.tgz"
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences are on one line."""
+    monkeypatch.setenv("COLUMNS", "1000")
+
+
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("streams")
