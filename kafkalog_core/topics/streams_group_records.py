@@ -29,7 +29,7 @@ _PARTS: Final = {
 _KEY_BYTES: Final = 2
 
 _STABLE: Final = 1
-"""The state of a member with its target tasks (`MemberState` of streams groups); that of members of consumer groups is 0."""
+"""The state of a member with its target tasks (`MemberState` of streams groups); in consumer groups it is 0."""
 Tasks = dict[str, tuple[int, ...]]
 """Partition numbers by subtopology id."""
 
