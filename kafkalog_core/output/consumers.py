@@ -99,7 +99,7 @@ GROUP_EVENT: Final = new_table(
         "event",
         "string",
         "commit, pending-commit (in a transaction), transaction-committed, transaction-aborted, offset-deleted, "
-        "rebalance, empty, group-deleted, epoch, member, member-left, target, assignment or unknown",
+        "rebalance, empty, group-deleted, epoch, member, member-left, target, assignment, topology or unknown",
     ),
     Column("topic", "string", "of an offset"),
     Column("partition", "int32", "of an offset"),

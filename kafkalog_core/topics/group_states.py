@@ -382,7 +382,7 @@ def _streams(name: str, group: StoredStreamsGroup) -> DescribedGroup:
     )
     if not members:
         state = "Empty"
-    elif not group.sources:
+    elif not group.is_ready:
         state = "NotReady"
     elif group.epoch > group.target_epoch:
         state = "Assigning"

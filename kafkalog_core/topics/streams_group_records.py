@@ -28,6 +28,8 @@ _PARTS: Final = {
 }
 _KEY_BYTES: Final = 2
 
+_STABLE: Final = 1
+"""The state of a member with its target tasks (`MemberState` of streams groups); in consumer groups it is 0."""
 Tasks = dict[str, tuple[int, ...]]
 """Partition numbers by subtopology id."""
 
@@ -52,6 +54,9 @@ class StoredStreamsGroup(Struct):
         active: the active tasks that members have.
         epochs: the epochs of members.
         revoking: members that are still to give up tasks, or wait for tasks of others.
+        topology_epoch: of the topology; None: there is none.
+        validated_epoch: of the topology whose topics were all found; -1: of none; None: unknown, as 4.1 does not store
+            it.
         sources: the topics that a subtopology reads.
     """
 
@@ -62,7 +67,14 @@ class StoredStreamsGroup(Struct):
     active: dict[str, Tasks] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     revoking: set[str] = field(default_factory=set)
+    topology_epoch: int | None = None
+    validated_epoch: int | None = None
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a topology, and all of its topics were found (`StreamsGroup.maybeUpdateGroupState`)."""
+        return self.topology_epoch is not None and self.validated_epoch in {None, self.topology_epoch}
 
     def partitions_of(self, member_id: str) -> dict[str, tuple[int, ...]]:
         """Return the partitions of source topics that the active tasks of a member read.
@@ -95,9 +107,13 @@ def replay_streams(groups: dict[str, StoredStreamsGroup], key: bytes, value: byt
     group = groups.setdefault(group_id, StoredStreamsGroup())
     if part == "Metadata" and fields is not None:
         group.epoch = fields["epoch"]
+        # 4.2 and later also store the settings of the last assignment, always.
+        is_known = fields["last_assignment_configs"] is not None
+        group.validated_epoch = fields["validated_topology_epoch"] if is_known else None
     elif part == "TargetAssignmentMetadata":
         group.target_epoch = -1 if fields is None else fields["assignment_epoch"]
     elif part == "Topology":
+        group.topology_epoch = None if fields is None else fields["epoch"]
         group.sources = {} if fields is None else _sources(fields["subtopologies"])
     else:
         _replay_member(group, part, place["member_id"], fields)
@@ -125,7 +141,7 @@ def _replay_member(group: StoredStreamsGroup, part: str, member_id: str, fields:
         if fields is not None:
             group.active[member_id] = _tasks(fields["active_tasks"])
             group.epochs[member_id] = fields["member_epoch"]
-            if fields["state"]:
+            if fields["state"] != _STABLE:
                 group.revoking.add(member_id)
 
 

@@ -44,7 +44,7 @@ def test_offsets_are_those_that_the_live_cluster_reported(tree: Tree, name: str)
         offsets = found.offsets.offsets.get(group, {})
         assert {place: (each.offset, each.leader_epoch, each.metadata) for place, each in offsets.items()} == expected
         if state["state"] == "Stable":
-            assert found.names()[group] == "consumer"
+            assert found.protocol_types()[group] == "consumer"
 
 
 def test_offsets_of_the_demo() -> None:

@@ -39,7 +39,11 @@ _MEMBER_EVENTS: Final = {
     "TargetAssignmentMember": ("target", None),
     "CurrentMemberAssignment": ("assignment", None),
 }
-_GROUP_EVENTS: Final = {"Metadata": ("epoch", "group-deleted"), "TargetAssignmentMetadata": ("target", None)}
+_GROUP_EVENTS: Final = {
+    "Metadata": ("epoch", "group-deleted"),
+    "TargetAssignmentMetadata": ("target", None),
+    "Topology": ("topology", None),
+}
 _PREFIXES: Final = ("ConsumerGroup", "ShareGroup", "StreamsGroup")
 
 

@@ -6,7 +6,7 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Produced;
 
-/** Counts the words of topic lines, exactly once, into topic counts. Arguments: the broker, a directory for its state. */
+/** Counts the words of topic lines, exactly once, into topic counts. Arguments: the broker, a directory for its state, a group protocol. */
 public class WordCount {
     public static void main(String[] arguments) throws Exception {
         Properties settings = new Properties();
@@ -17,6 +17,9 @@ public class WordCount {
         settings.put("commit.interval.ms", "200");
         settings.put("replication.factor", "1");
         settings.put("num.stream.threads", "2");
+        if (arguments.length > 2) {
+            settings.put("group.protocol", arguments[2]);
+        }
         settings.put("session.timeout.ms", "6000");
         settings.put("heartbeat.interval.ms", "1000");
         settings.put("auto.offset.reset", "earliest");

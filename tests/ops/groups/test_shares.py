@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kafkalog_core.topics.modern_group_records import SHARE_RECORDS, SharedTopics, TopicNumbers
 from kafkalog_core.topics.share_state_records import (
     ShareKey,
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 
 TOPIC_ID = bytes(range(16))
 KEYS = [ShareKey("s", TOPIC_ID, number) for number in range(2)]
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences are on one line."""
+    monkeypatch.setenv("COLUMNS", "1000")
 
 
 def share_group(place: Path) -> GroupLog:
