@@ -5,8 +5,8 @@ then loses nothing that the plan keeps, and finds no offset twice:
 
 - `.cleaned` files, which a cleaner of the broker did not finish, are deleted first, as at a start: with them, a start
   could delete a replacement that is half done.
-- Groups of segments follow from the first to the last, each replaced at once (`storage.changing.commit.Replacement`):
-  a tombstone or a marker may be deleted only after the records that it deletes, or the transaction that it ends, are
+- Groups of segments follow from the first to the last, each replaced at once (`storage.changing.replacement`): a
+  tombstone or a marker may be deleted only after the records that it deletes, or the transaction that it ends, are
   deleted. Undo restores them from the last to the first.
 - The cleaner's checkpoint comes last, for all logs: with the old one, the cleaner begins too early, and cleans again
   what is clean.

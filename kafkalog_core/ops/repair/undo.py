@@ -14,7 +14,7 @@ from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import journal_run
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.changes import Change, fingerprint, grouped, may_delete_first
-from kafkalog_core.storage.changing.commit import delete_remains, prune, roll_back, swap_name, unfinished_files
+from kafkalog_core.storage.changing.commit import delete_remains, prune, roll_back, unfinished_files
 from kafkalog_core.storage.changing.derived import left_out, unrecovered_ends
 from kafkalog_core.storage.changing.file_states import check_old, is_stuck, old_problems, state_of
 from kafkalog_core.storage.changing.journal import freed_by_pointer
@@ -33,6 +33,7 @@ from kafkalog_core.storage.changing.journal_search import (
     unreadable_refusal,
     untrusted_places,
 )
+from kafkalog_core.storage.changing.replacement import swap_name
 from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES, Move, freed_bytes, rounded, spaces_of, write_problems
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.locks import holder_at_work
