@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.start.segment_views import PartitionView, SegmentView
     from kafkalog_core.ops.compact.compact import compact
     from kafkalog_core.ops.compact.forecast import CompactForecast, CompactRequest
-    from kafkalog_core.ops.compact.planning import compact_to
+    from kafkalog_core.ops.compact.new_log_dir import compact_to
     from kafkalog_core.ops.dump.dump import dump
     from kafkalog_core.ops.dump.entries import entries
     from kafkalog_core.ops.dump.follow import follow
@@ -214,7 +214,7 @@ _HOMES: Final = {
     "kafka.rules.setting_requests": "SettingsRequest",
     "ops.compact.forecast": "CompactForecast CompactRequest",
     "ops.compact.compact": "compact",
-    "ops.compact.planning": "compact_to",
+    "ops.compact.new_log_dir": "compact_to",
     "ops.dump.dump": "dump",
     "ops.dump.entries": "entries",
     "ops.dump.follow": "follow",

@@ -20,7 +20,7 @@ from kafkalog_cli.render.writers import COMPACTIONS, open_results
 from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.forecast import CompactRequest
-from kafkalog_core.ops.compact.planning import compact_to
+from kafkalog_core.ops.compact.new_log_dir import compact_to
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.repair.plan_rows import impact_command
 from kafkalog_core.structs import asdict

@@ -1,13 +1,12 @@
-"""Findings about batches and records, and the catalog of damage reasons, the stable words of `damage` rows.
+"""Findings about batches and records, and the reasons of damage in logs, the stable words of `damage` rows.
 
-`LOG_DAMAGE` holds the reasons of the scan and the decoders of logs, `ENTRY_DAMAGE` those of the readers of small files.
+`LOG_DAMAGE` holds the reasons of the scan and the decoders of logs; those of other files are in `entries`.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
 from kafkalog_core.findings.client_reads import CONSUMERS
 from kafkalog_core.findings.kinds import (
     AS_BROKER,
@@ -26,14 +25,12 @@ from kafkalog_core.findings.kinds import (
 __all__ = [
     "DAMAGE_CODES",
     "DAMAGE_REASONS",
-    "ENTRY_DAMAGE",
     "FIRST_OFFSET_BACK",
     "LATER_RELEASE",
     "LOGS",
     "LOG_DAMAGE",
     "OF_ONE_BATCH",
     "ZERO_TAIL",
-    "EntryDamageType",
     "LogDamageType",
 ]
 
@@ -52,25 +49,8 @@ _SKIP: Final = (
     "the batch, which skips all of its records. The checksum is good, so the batch was written this way. Retention "
     "deletes it in time, unless the topic is compacted."
 )
-_CHECKPOINT: Final = f"Refuses the file, and takes the log directory offline. {BEFORE_OFFLINE}"
-_SNAPSHOT: Final = (
-    "Deletes the snapshot and uses the next older one. If none is left, it reads the log from its start after an "
-    "unclean shutdown, and forgets all producers after a clean one."
-)
-_SNAPSHOT_CURE: Final = (
-    f"Nothing needs to be done if there is an older snapshot. Else stop the broker and delete {CLEAN_MARK}: the next "
-    f"start then reads the log. {MARK_OF_ALL}"
-)
 _NOTHING: Final = "Nothing needs to be done."
 _IN_BATCH: Final = "In the batch at byte {position}, which ends at offset {last}: {detail}."
-
-
-class EntryDamageType(NamedTuple):
-    """One reason of damage in a small file: its meaning, what a broker does with it, and what to do."""
-
-    meaning: str
-    broker_action: str
-    cure: str
 
 
 class LogDamageType(NamedTuple):
@@ -276,42 +256,6 @@ LOG_DAMAGE: Final = {
     "message-empty": _payload("batch.wrapper-empty", "A compressed message contains no whole message."),
     "message-offset": _payload("record.inner-offset", "Relative inner offsets pass the offset of their wrapper."),
 }
-
-ENTRY_DAMAGE: Final = {
-    "malformed-line": EntryDamageType(
-        "A line of a text file does not follow the grammar of the file.",
-        _CHECKPOINT,
-        "Stop the broker and correct the line by hand. A blank line is malformed too.",
-    ),
-    "partial-entry": EntryDamageType(
-        "The bytes at the end of an index are fewer than an entry.",
-        "Ignores the incomplete entry (before 2.3: deletes the index and rebuilds it; 0.8: does not start).",
-        "Stop the broker, verify the log of the segment, and delete its .index (if only the .timeindex or .txnindex "
-        "is broken, delete the .index too): the next start rebuilds all indexes of the segment, and truncates the log "
-        "at its first bad batch.",
-    ),
-    "snapshot-crc-mismatch": EntryDamageType(
-        "The stored checksum of a producer snapshot is not the checksum of its bytes.", _SNAPSHOT, _SNAPSHOT_CURE
-    ),
-    "snapshot-entry-count": EntryDamageType(
-        "The size of a producer snapshot contradicts the number of entries in its header.", _SNAPSHOT, _SNAPSHOT_CURE
-    ),
-    "snapshot-truncated": EntryDamageType("A producer snapshot ends before its last entry.", _SNAPSHOT, _SNAPSHOT_CURE),
-    "snapshot-version": EntryDamageType(
-        "A producer snapshot has a version that does not exist.", _SNAPSHOT, _SNAPSHOT_CURE
-    ),
-    "too-large": EntryDamageType(
-        "The file is far larger than any file of its kind; it was not read.",
-        "Reads the whole file, if it can.",
-        "Find out what the file is: no broker writes such a large file of this kind.",
-    ),
-    "unreadable": EntryDamageType(
-        "The disk cannot read some bytes.",
-        "Takes the whole log directory offline when it reads here; before 1.0 it halts.",
-        "Copy the disk (ddrescue) first, then work on the copy.",
-    ),
-}
-
 
 ZERO_TAIL: Final = "log.zero-tail"
 LATER_RELEASE: Final = "log.needs-later-release"

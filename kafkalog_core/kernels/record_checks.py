@@ -9,7 +9,7 @@ from kafkalog_core.kernels._cython import cython
 from kafkalog_core.kernels.batch_checks import joins_before
 from kafkalog_core.kernels.constants import *
 from kafkalog_core.kernels.fields import bytes_of, cells_of, int16, int32, uint32, varint, wrapped
-from kafkalog_core.kernels.text import is_utf8
+from kafkalog_core.kernels.text import is_ascii, is_utf8
 
 __all__ = ["check_records", "find_odd_marker", "read_markers"]
 
@@ -267,7 +267,8 @@ def _odd_headers(
         end = start + h[H_KEY_SIZE * h_capacity + at]
         if start < 0 or end > size:
             break
-        if not is_utf8(p, start, end):
+        # Most keys are short and ASCII, for which one look at each byte is enough.
+        if not is_ascii(p, start, end) and not is_utf8(p, start, end):
             odd |= ODD_HEADER_KEY
         if h[H_VALUE_SIZE * h_capacity + at] < 0 and _is_below_null(
             p, size, MAGIC_V2, end, h[H_VALUE * h_capacity + at]

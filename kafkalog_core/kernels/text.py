@@ -13,6 +13,7 @@ from kafkalog_core.kernels.programs import *
 __all__ = [
     "exact_bytes",
     "has_c1",
+    "is_ascii",
     "is_utf8",
     "most_bytes",
     "put_again",
@@ -231,6 +232,21 @@ def has_c1(p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, 
         before = p[k - 1]
         seen |= (before == 0xC2) & (c < 0xA0)
     return seen
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def is_ascii(
+    p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t
+) -> cython.bint:
+    """Return whether no byte is above 0x7F."""
+    k: cython.Py_ssize_t
+    bits: cython.uchar = 0
+    # No branch within the loop, so that a compiler can vectorize it.
+    for k in range(q, end):
+        bits |= p[k]
+    return bits < 0x80
 
 
 @cython.cfunc

@@ -14,7 +14,8 @@ from kafkalog_core.command_lines import shell_word
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_lines import hear, messages_in
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
-from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
+from kafkalog_core.findings.entries import ENTRY_DAMAGE
+from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.format.names import FileKind, parse_file_name
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import names_near

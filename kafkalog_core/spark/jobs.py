@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.compact.compact import compact as simulate_all
 from kafkalog_core.ops.compact.forecast import CompactTask
-from kafkalog_core.ops.compact.planning import compact_to
+from kafkalog_core.ops.compact.new_log_dir import compact_to
 from kafkalog_core.ops.compact.simulation import MapShare, PartHead, merged_map, packed_part, parts_of
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ViewTask, read_view, totals
 from kafkalog_core.ops.retain.retain import retained_of

@@ -16,7 +16,7 @@ from kafkalog_core.engine.targets import resolve
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.forecast import CompactRequest
-from kafkalog_core.ops.compact.planning import compact_to
+from kafkalog_core.ops.compact.new_log_dir import compact_to
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir

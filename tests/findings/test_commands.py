@@ -12,7 +12,8 @@ from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
-from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
+from kafkalog_core.findings.entries import ENTRY_DAMAGE
+from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.ops.verify import broker_action
 from tests.support.for_each import for_each
 

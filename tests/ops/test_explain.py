@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_lines import Heard, hear, messages_in
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
-from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
+from kafkalog_core.findings.entries import ENTRY_DAMAGE
+from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.ops.explain import (
     LINE_CHARACTERS,
     Digest,

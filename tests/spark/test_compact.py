@@ -14,7 +14,7 @@ from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
-from kafkalog_core.ops.compact import planning
+from kafkalog_core.ops.compact import new_log_dir
 from kafkalog_core.ops.compact.compact import compact as compact_here
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.spark.jobs import compact
@@ -100,7 +100,7 @@ def test_the_parts_of_a_giant_read_no_more_than_one_pass_does(spark: SparkSessio
 def test_what_tasks_write_is_what_one_process_writes(spark: SparkSession, log_dir: Path) -> None:
     before, around = tree(log_dir), log_dir.parent
     asked = request(log_dir)
-    expected = rows(planning.compact_to(asked, str(around / "here"), Report()))
+    expected = rows(new_log_dir.compact_to(asked, str(around / "here"), Report()))
     for name, giant_bytes in (("tasks", 1 << 40), ("giant", 1)):
         found = rows(compact(SparkWorkers(spark), asked, Report(), to=str(around / name), giant_bytes=giant_bytes))
         assert found == expected
@@ -126,8 +126,8 @@ def test_a_worker_that_dies_is_replaced_and_leaves_nothing(
 ) -> None:
     """It dies in the middle of a file; another attempt finds its name taken, and takes another one."""
     around = log_dir.parent
-    expected = rows(planning.compact_to(request(log_dir), str(around / "here"), Report()))
-    monkeypatch.setattr(planning, "write_apart", Dying(str(around / "died")))
+    expected = rows(new_log_dir.compact_to(request(log_dir), str(around / "here"), Report()))
+    monkeypatch.setattr(new_log_dir, "write_apart", Dying(str(around / "died")))
     assert rows(compact(SparkWorkers(spark), request(log_dir), Report(), to=str(around / "to"))) == expected
     assert (around / "died").exists()
     assert tree(around / "to") == tree(around / "here")
@@ -139,7 +139,7 @@ class Dying:
 
     def __init__(self, mark: str) -> None:
         self.mark = mark
-        self.real = planning.write_apart
+        self.real = new_log_dir.write_apart
 
     def __call__(self, task: object, partition: object, parts: object, advance: object) -> object:
         if getattr(task, "partition", None) == 2 and not os.path.exists(self.mark):

@@ -36,7 +36,7 @@ from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.ops.compact.forecast import CompactRequest
-from kafkalog_core.ops.compact.planning import compact_to
+from kafkalog_core.ops.compact.new_log_dir import compact_to
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.context import target_dir

@@ -12,7 +12,7 @@ from kafkalog_cli.main import cli
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.findings.catalog import FINDING_TYPES
-from kafkalog_core.findings.logs import ENTRY_DAMAGE
+from kafkalog_core.findings.entries import ENTRY_DAMAGE
 from kafkalog_core.findings.logs_07 import in_07
 
 if TYPE_CHECKING:

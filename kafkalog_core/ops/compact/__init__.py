@@ -1,1 +1,1 @@
-"""`compact`: what the log cleaner would do (`simulation`, `forecast`), and cleaning offline (`planning`)."""
+"""`compact`: what the cleaner would do (`simulation`, `forecast`), and cleaning offline (`planning`, `new_log_dir`)."""

@@ -1,6 +1,6 @@
 """`kafkalog compact`: simulate what the cleaner of a release does to each log.
 
-Nothing is written here; `ops.compact.planning` plans and writes the changes.
+Nothing is written here; `ops.compact.planning` plans the changes, `ops.compact.new_log_dir` writes a cleaned copy.
 """
 
 from __future__ import annotations

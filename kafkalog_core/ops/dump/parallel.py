@@ -219,7 +219,7 @@ class _ParallelDump:
     ) -> Iterator[tuple[DumpRequest, DumpTask, Callable[[OutputStream], ChunkWriter]]]:
         """Yield the tasks of other processes; all steps are noted in order.
 
-        jobs: of so many tasks this process does one; None: it does none.
+        jobs: this process does one of that many tasks; None: it does none.
         """
         tasks, waits = 0, -1
         while (step := self._ahead.popleft() if self._ahead else self._next()) is not None:

@@ -19,7 +19,8 @@ from kafkalog_core.kafka.sim.cleaner.clean import CleanPass
 from kafkalog_core.kafka.sim.evidence import ReleaseGuess
 from kafkalog_core.ops import planners
 from kafkalog_core.ops.compact.forecast import CompactRequest
-from kafkalog_core.ops.compact.planning import compact_to, is_certain
+from kafkalog_core.ops.compact.new_log_dir import compact_to
+from kafkalog_core.ops.compact.planning import is_certain
 from kafkalog_core.ops.planners import is_of_plan, make_plan, parse_plans, plan_file, plan_to_apply
 from kafkalog_core.ops.repair.apply import apply_plan, check_drift, resume
 from kafkalog_core.ops.repair.context import target_dir

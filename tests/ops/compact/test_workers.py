@@ -14,7 +14,7 @@ from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.forecast import CompactRequest
-from kafkalog_core.ops.compact.planning import compact_to
+from kafkalog_core.ops.compact.new_log_dir import compact_to
 from kafkalog_core.structs import replace
 from tests.support.build import Record, batch_v2
 from tests.support.build_files import meta_properties

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import AccessError, NotFoundError, UnsupportedError
 from kafkalog_core.findings import FINDING_TYPES
-from kafkalog_core.findings.logs import ENTRY_DAMAGE
+from kafkalog_core.findings.entries import ENTRY_DAMAGE
 from kafkalog_core.format.names import FileKind, FileState, parse_file_name
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
 from kafkalog_core.storage.source import Source

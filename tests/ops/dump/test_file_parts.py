@@ -21,7 +21,7 @@ from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import AccessError, NotFoundError, SelectionError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.dump import file_parts as file_parts_module
-from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, plan_file_parts, read_file_part
+from kafkalog_core.ops.dump.file_parts import FilePart, divide_file, growth_of, plan_file_parts, read_file_part
 from kafkalog_core.ops.dump.logreader import LogReader
 from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.progress import NO_PROGRESS
@@ -29,7 +29,7 @@ from kafkalog_core.storage import scan as scan_module
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
-from tests.support.build import GZIP, NONE, batch_v2, message_v07, message_v1, meta_properties, wrapper_v0
+from tests.support.build import GZIP, NONE, Record, batch_v2, message_v07, message_v1, meta_properties, wrapper_v0
 from tests.support.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
@@ -353,3 +353,26 @@ def test_to_go_on_where_somebody_stopped(tmp_path: Path) -> None:
     (log / f"{0:020d}.log").write_bytes(data[: 10 * size] + bytes(size) + data[11 * size :])
     (damage,) = rows_of([rest], request)
     assert (damage["position"], damage["next_offset"]) == (10 * size, 10)
+
+
+_PLAIN, _GZIP = (batch_v2(records(5, 50, size=500), codec=codec) for codec in (NONE, GZIP))
+_LONG = batch_v2([Record(offset=60, value=os.urandom(2 << 20))], codec=GZIP, base_offset=60)  # more than a window
+
+
+@pytest.mark.parametrize(
+    ("data", "growth"),
+    [
+        (_PLAIN, 1),
+        (batch_v2(records(0, 1), codec=GZIP) + _GZIP, -(-(len(_PLAIN) - 61) // len(_GZIP))),
+        (_GZIP + _LONG, -(-(len(_PLAIN) - 61) // len(_GZIP))),
+        (_LONG, 1),
+        (_GZIP[:90] + b"\xff" * 20 + _GZIP[110:], 1),
+        (b"", 1),
+    ],
+)
+def test_how_much_a_log_grows(data: bytes, growth: int, tmp_path: Path) -> None:
+    """By its largest batch near the start, if that is whole and can be decompressed."""
+    assert len(_PLAIN) > 20 * len(_GZIP)
+    request = DumpRequest(targets=tuple(resolve([str(write_segments(tmp_path / "orders-0", {0: data}))])))
+    (file_part,) = plan_file_parts(request).file_parts
+    assert growth_of(file_part.file) == growth

@@ -19,6 +19,7 @@ from kafkalog_core import kernels
 from kafkalog_core.engine import processes
 from kafkalog_core.engine.processes import Pool
 from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.spool import kept_output
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import NotFoundError, WorkerLostError
 from kafkalog_core.filters.expression import Filters
@@ -34,6 +35,7 @@ from tests.support.logs import records, write_segments
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog_core.engine.spool import TaskOutput
     from kafkalog_core.progress import Progress
 
 pytestmark = pytest.mark.live
@@ -458,6 +460,45 @@ def test_rows_of_a_lost_process_are_not_counted(
     assert caught.value.wrote_rows == bool(data)
     assert ("the output ends there, maybe inside a line" in str(caught.value)) == bool(data)
     assert to.text().endswith(data)
+
+
+class CountingPool:
+    """A pool that does the tasks in this process, and counts them. waits: how often each is waited for."""
+
+    shortage = None
+
+    def __init__(self, waits: int) -> None:
+        self.idle_waits = self.tasks = 0
+        self._waits = waits
+
+    def __call__(self, *_: object, **__: object) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def outputs(self, work_of: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> Iterator[TaskOutput]:
+        for task in tasks:
+            self.tasks += 1
+            self.idle_waits += self._waits
+            yield kept_output(work_of, *task, NO_PROGRESS.advance)
+
+
+@pytest.mark.parametrize(("waits", "of_others"), [(1, 10), (0, 18)])
+def test_this_process_does_its_share_if_it_would_wait(
+    waits: int, of_others: int, tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second one of two processes; none but the first two if the reader of the output is slower than they are."""
+    data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
+    write_segments(tmp_path / "orders-0", {0: data})
+    request = request_of(tmp_path / "orders-0", level="records")
+    expected = alone(request, "ndjson", output("alone"))
+    pool = CountingPool(waits)
+    monkeypatch.setattr(parallel, "Pool", pool)
+    assert together(request, "ndjson", output("together"), size=-(-len(data) // 20)) == expected
+    assert pool.tasks == of_others
 
 
 def test_an_output_that_takes_nothing(tmp_path: Path, output: Callable[[str], Output]) -> None:

@@ -69,6 +69,23 @@ def test_offsets_in_a_batch(tmp_path: Path, codec: int, offsets: list[int], code
     assert [(finding.code, finding.severity) for finding in checked.findings] == [(code, "error")]
 
 
+@pytest.mark.parametrize(
+    ("key", "is_odd"),
+    [
+        (b"", False),
+        (b"\x7f" * 40, False),
+        ("clé-de-corrélation".encode(), False),
+        (b"k" * 40 + b"\x80", True),
+        (b"\xc3", True),
+        (b"k\xed\xa0\x80", True),  # a surrogate
+    ],
+)
+def test_keys_of_headers(tmp_path: Path, key: bytes, *, is_odd: bool) -> None:
+    """A key is text in UTF-8 (KIP-82), of any characters."""
+    batch = batch_v2([Record(offset=2, headers=((b"k", None), (key, b"\xff")))], base_offset=2)
+    assert check_second(tmp_path, batch).codes == ["record.header-key"] * is_odd
+
+
 def test_what_compaction_leaves_is_normal(tmp_path: Path) -> None:
     batch = batch_v2([Record(offset=5), Record(offset=9)], base_offset=2, last_offset=11)
     assert check_second(tmp_path, batch).findings == ()

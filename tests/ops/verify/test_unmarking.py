@@ -11,8 +11,9 @@ from kafkalog_core.engine.selection import Selection
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
+from kafkalog_core.findings.entries import ENTRY_DAMAGE
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL
-from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
+from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from tests.ops.verify.injected_files import build as build_log_dir
