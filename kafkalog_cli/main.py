@@ -29,7 +29,7 @@ JSON lines to a pipe. --ndjson chooses JSON lines for any of them, and -o FILE w
 
 \b
 First steps:
-  kafkalog preflight /var/lib/kafka      what will a broker do to this disk?
+  kafkalog preflight /var/lib/kafka      does it start, and what is lost?
   kafkalog recover /var/lib/kafka        bring it back with the least loss
   kafkalog dump /var/lib/kafka/orders-0  what is in these files?
 """

@@ -2,7 +2,7 @@
 
 `kafkalog recover`, in the order of its work:
 
-- `recover`: the planner of one log directory: its partitions, then its text files, then a simulated start on the result.
+- `recover`: the planner of one log directory: its partitions, its text files, then a simulated start on the result.
 - `replicas`: whether other replicas are in sync, by the metadata log: then the log is truncated, and not excised.
 - `partition`: the steps of one partition, and what a broker would lose by itself.
 - `joined`: a stage that joins the changes of all steps, and shows the result of one to the next.
