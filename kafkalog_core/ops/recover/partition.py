@@ -202,8 +202,9 @@ class _Work:
         choice = self._task.choice
         if choice == "as-broker":
             self._truncate(broker.truncation, broker.companions, None)
-        if choice != "as-broker":
-            self._forget_impossible_start()
+            self._take(*self._replayed(as_broker=False))
+            return
+        self._forget_impossible_start()
         steps, report = self._replayed(as_broker=False)
         is_whole = not (
             report.refusals or report.tail_bytes or broker.truncation or broker.refusal or self._is_given_up
