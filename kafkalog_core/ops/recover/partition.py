@@ -238,6 +238,7 @@ class _Work:
         if partition.topic == METADATA_TOPIC or not any(place.is_excisable for place in places):
             return
         excision = excise(partition, self._facts, places, transaction_logs=self._task.transaction_logs)
+        self._done.is_damaged = bool(excision.losses or excision.left)
         findings_of(excision, self._facts, self._sink)
         for left in excision.left:
             what = f"byte {left.place.start}, {left.place.detail}"
