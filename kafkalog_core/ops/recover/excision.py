@@ -186,7 +186,7 @@ def stage_excision(excision: Excision, stage: Stage) -> None:
     """Stage the new segments, each with its indexes as one replacement (`swap`), from the first to the last.
 
     It stages nothing else: snapshots, leader epochs, checkpoints and the clean shutdown file are not touched. A
-    producer snapshot that a broker wrote stays right, because an empty batch carries what the batch before it did.
+    producer snapshot that a broker wrote remains right, because an empty batch carries what the batch before it did.
     """
     for each in excision.segments:
         log = each.segment.files[0]
@@ -406,8 +406,8 @@ def _blamed(
 def _txn_index(segment: Segment, recovery: SegmentRecovery | None) -> bytes | None:
     """Return the transaction index of a new segment; None: it has none.
 
-    It holds no byte positions, so the present one stays right, and it has what the log may have lost: markers, and the
-    first offsets of transactions. One that a broker would not trust, or that is missing, is rebuilt.
+    It holds no byte positions, so the present one remains right, and it has what the log may have lost: markers, and
+    the first offsets of transactions. One that a broker would not trust, or that is missing, is rebuilt.
     """
     file = segment.txnindex
     if file is not None and txn_index_fault(file.path, segment.base_offset) is None:

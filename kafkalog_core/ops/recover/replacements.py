@@ -98,7 +98,7 @@ class Choice(NamedTuple):
     """What may take the place.
 
     `reconstructed` has a clause for each field that was not taken from the header; `keeps_sequence` is whether the
-    producer that wrote there stays known with its last sequence number, if there was one.
+    producer that wrote there remains known with its last sequence number, if there was one.
     """
 
     way: Way
@@ -145,8 +145,10 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
         offset = _offset_of_message(entry, first, last)
         if offset is not None:
             entry[:8] = offset.to_bytes(8, "big")
-            fields = ((0, 8, "its offset"), (8, 12, "its size"))
-            changed = tuple(text for at, end, what in fields for text in _changed(old[at:end], entry[at:end], what))
+            changed = (
+                *_changed(old[:8], entry[:8], "its offset"),
+                *_changed(old[8:], entry[8:LOG_OVERHEAD], "its size"),
+            )
             yield Choice("mended", bytes(entry), changed)
         return
     # In a log without gaps the batch fills what is missing; in a compacted one only its own offset can say where it is

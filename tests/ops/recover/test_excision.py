@@ -98,7 +98,7 @@ def test_clients_without_idempotence_that_write_a_sequence_have_no_producer(tmp_
 def test_a_header_before_a_stretch_of_garbage_is_kept(tmp_path: Path) -> None:
     """The first of two batches keeps its producer; what follows it has none."""
     written = write(tmp_path, producer_id=5, producer_epoch=0, base_sequence=9)
-    start, end = written.at(12, 1)
+    start, _ = written.at(12, 1)
     written.patch(12, start + EMPTY_BYTES, b"\xee" * (written.at(12, 2)[1] - start - EMPTY_BYTES))
     (place,) = places_of(written.partition)
     assert (place.start, place.end) == (start, written.at(12, 2)[1])
