@@ -62,6 +62,9 @@ def test_everything_else_is_read_after_an_unclean_start(own_broker: Broker) -> N
         spoil(batch, header=number % 3 == 2 and batch.producer_id < 0)
     lost = {offset for batch in bad if not batch.is_control for offset in range(batch.first, batch.last + 1)}
     rows = excise(broker, *(batch.first for batch in bad))
+    codes = [row["code"] for row in rows if row["type"] == "finding"]
+    assert "excise.marker" in codes, "the outcome is proved by what the broker wrote"
+    assert "excise.marker-lost" not in codes
     named = [row for row in rows if row["type"] == "loss"]
     assert {n for row in named for n in range(int(str(row["first_offset"])), int(str(row["next_offset"])))} == lost
     recover_from_start(broker)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["ExcisedPlace", "ExcisedSegment", "Excision", "LeftPlace", "excise", "stage_excision"]
+__all__ = ["ExcisedPlace", "ExcisedSegment", "Excision", "LeftPlace", "excise", "is_lost_marker", "stage_excision"]
 
 _SIDE_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
@@ -200,6 +200,10 @@ def stage_excision(excision: Excision, stage: Stage) -> None:
         # The log keeps its modification time: retention and the cleaner take it for the time of its records
         # (LogSegment.largestTimestamp, Cleaner.doClean), and new batches have none of their own.
         stage.write(log.path, each.pieces(), why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)
+        if each.segment.txnindex is not None and each.txn_index is None:
+            stage.remove(
+                each.segment.txnindex.path, why="no broker trusts it, and no transaction is aborted", swap=base
+            )
         for kind in _SIDE_KINDS:
             content = each.indexes.get(kind)
             if content is not None:
@@ -370,7 +374,7 @@ class _Excising:
         cut = next((each for each in result.segments if each.lost_bytes), None)
         place = None if cut is None else (cut.base_offset, cut.size_bytes)
         emptied = [each.place.last_offset or 0 for each in found.places if not each.choice.keeps_sequence]
-        emptied += [each.place.last_offset or 0 for each in found.places if _is_lost_marker(each)]
+        emptied += [each.place.last_offset or 0 for each in found.places if is_lost_marker(each)]
         states, last = load.producers, max(emptied, default=-1)
         still_open = () if states is None else states.open_transactions()
         return replace(
@@ -441,7 +445,7 @@ def _with_files(partition: Partition, new: Mapping[str, tuple[FileInfo, int]]) -
 
 
 # --- what is lost -----------------------------------------------------------------------------------------------------
-def _is_lost_marker(excised: ExcisedPlace) -> bool:
+def is_lost_marker(excised: ExcisedPlace) -> bool:
     """Return whether an emptied place was a transaction marker, as far as its header shows."""
     header, choice = excised.place.header, excised.choice
     is_marker = header is not None and header.has_valid_producer and header.is_control
@@ -452,7 +456,7 @@ def _loss_of(partition: Partition, facts: PartitionFacts, excised: ExcisedPlace)
     """Return what is lost with a place; None: no record, as far as its header and the batches around it show."""
     place, choice = excised
     first, last = place.first_offset, place.last_offset
-    if first is None or last is None or choice.way not in {"emptied", "removed"} or _is_lost_marker(excised):
+    if first is None or last is None or choice.way not in {"emptied", "removed"} or is_lost_marker(excised):
         return None
     header = place.header
     is_own = header is not None and header.magic == MAGIC_V2 and header.has_valid_producer
