@@ -78,6 +78,25 @@ def test_everything_else_is_read_after_an_unclean_start(own_broker: Broker) -> N
     assert run("verify", broker.partition_dir(TOPIC)).status == 0
 
 
+def test_every_marker_is_rebuilt(own_broker: Broker) -> None:
+    """By the transaction indexes and by __transaction_state, so that read_committed consumers read the same records."""
+    broker = own_broker
+    asyncio.run(fill(broker))
+    committed = read_by_aiokafka(broker, 0, committed=True)
+    broker.kill()
+    markers = [batch for batch in all_batches(broker)[:-1] if batch.is_control]
+    assert len(markers) > 6
+    for marker in markers:
+        spoil(marker)
+    rows = excise(broker, *(marker.first for marker in markers))
+    codes = [row["code"] for row in rows if row["type"] == "finding"]
+    assert (codes.count("excise.marker"), codes.count("excise.marker-lost")) == (len(markers), 0)
+    recover_from_start(broker)
+    broker.start()
+    assert lines_with(broker, [*CUTS, "ERROR"]) == []
+    check_readers(broker, committed, committed=True)
+
+
 def test_an_idempotent_producer_goes_on(own_broker: Broker) -> None:
     """Its last batch is excised, and its next one follows on the sequence number of that."""
     broker = own_broker
