@@ -54,6 +54,9 @@ class ClueReader:
         self._partition = partition
         self._facts = facts
         self._logs = transaction_logs
+        # One snapshot is kept: places come in the order of the log
+        self._decoded: tuple[int, dict[int, ProducerEntry]] = (-1, {})
+        self._unreadable: set[int] = set()
         self._decided: list[TransactionValue] | None = None
         file = read_epoch_file(partition.path)
         self._epochs = () if file is None or file.refusal is not None else file.entries
@@ -82,11 +85,15 @@ class ClueReader:
     def _entries_after(self, offset: int) -> tuple[int, dict[int, ProducerEntry]]:
         """Return the offset and the entries of the first snapshot after an offset that can be read."""
         for at in self._snapshots:
-            if at > offset:
-                try:
-                    return at, {each.producer_id: each for each in decode_snapshot(self._snapshots.read(at) or b"")}
-                except FormatError:
-                    continue
+            if at > offset and at not in self._unreadable:
+                if self._decoded[0] != at:
+                    try:
+                        entries = decode_snapshot(self._snapshots.read(at) or b"")
+                        self._decoded = at, {each.producer_id: each for each in entries}
+                    except FormatError:
+                        self._unreadable.add(at)
+                        continue
+                return self._decoded
         return MAX_INT64, {}
 
     def _batches(self, first: int, last: int) -> tuple[LostBatch, ...]:

@@ -474,7 +474,7 @@ def _loss_of(partition: Partition, facts: PartitionFacts, excised: ExcisedPlace)
         records=records,
         bytes=place.size_bytes,
         committed_records=None if records is None or watermark is None else records if last < watermark else 0,
-        first_timestamp_ms=None if own is None or own.base_timestamp_ms < 0 else own.base_timestamp_ms,
+        first_timestamp_ms=None if own is None or own.first_timestamp_ms < 0 else own.first_timestamp_ms,
         max_timestamp_ms=None if own is None or own.max_timestamp_ms < 0 else own.max_timestamp_ms,
         transactions=0 if own is None else int(bool(own.attributes & TRANSACTIONAL_BIT)),
         producers=0 if own is None else int(own.producer_id >= 0),
