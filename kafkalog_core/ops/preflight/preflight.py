@@ -21,9 +21,9 @@ from kafkalog_core.ops.preflight.further import (
     metadata_findings,
     setting_findings,
 )
-from kafkalog_core.ops.preflight.partition_starts import PartitionStart, load_partition, with_findings
+from kafkalog_core.ops.preflight.partition_starts import PartitionStart, load_partition, total_of, with_findings
 from kafkalog_core.ops.preflight.sentences import verdict_of, what_of, why_of
-from kafkalog_core.ops.preflight.ways import way_of_fate, way_of_loss
+from kafkalog_core.ops.preflight.ways import way_of
 from kafkalog_core.ops.repair.context import read_context, target_dirs
 from kafkalog_core.ops.verify.engine import log_bytes, verify
 from kafkalog_core.ops.verify.request import VerifyRequest
@@ -112,25 +112,14 @@ class Preflight(Struct, frozen=True, kw_only=True):
         return tuple(sorted(found, key=lambda each: (not each.is_harmed, -each.lost_bytes)))
 
     @property
-    def truncated(self) -> tuple[PartitionStart, ...]:
-        """The partitions whose log the start truncates or deletes, torn ends included."""
-        return tuple(
-            each
-            for each in self.partitions
-            if each.losses or any(step.kind in {"truncated", "emptied"} for step in each.steps)
-        )
-
-    @property
     def lost_records(self) -> int | None:
         """Records that the start deletes; None: they cannot be counted."""
-        counts = [each.lost_records for each in self.partitions]
-        return None if None in counts else sum(count or 0 for count in counts)
+        return total_of(each.lost_records for each in self.partitions)
 
     @property
     def lost_committed(self) -> int | None:
         """Those below a checkpointed high watermark; None: unknown."""
-        counts = [each.lost_committed for each in self.partitions]
-        return None if None in counts else sum(count or 0 for count in counts)
+        return total_of(each.lost_committed for each in self.partitions)
 
     @property
     def unserved_records(self) -> int:
@@ -159,7 +148,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> str:
         """One sentence without its full stop."""
-        return verdict_of(self)
+        return verdict_of(self.release, self.start, self.partitions, is_harmed=self.is_harmed)
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield the rows."""
@@ -210,14 +199,6 @@ class Preflight(Struct, frozen=True, kw_only=True):
                 "code": None if finding is None else finding.code,
                 "next_command": None if finding is None else finding.next_command,
             }
-
-
-def way_of(start: PartitionStart) -> str | None:
-    """Return the command line that avoids what a start does to a partition; None: there is none."""
-    path = start.place.path
-    if start.losses and start.cut is not None:
-        return way_of_loss(start.cut, path)
-    return way_of_loss("hidden", path) if start.hidden_offsets else way_of_fate(start.fate, path)
 
 
 def _partition_row(start: PartitionStart) -> dict[str, object]:
