@@ -36,7 +36,7 @@ from kafkalog_core.kafka.sim.logdir.text_files import read_properties
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of
 from kafkalog_core.topics.metadata_records import (
     METADATA_VERSION,
@@ -183,14 +183,61 @@ class _Record(NamedTuple):
     value: bytes
 
 
-class _Decoded(NamedTuple):
-    """A record, and what it says; `stop`: why no release decodes it."""
+class _Seen(NamedTuple):
+    """The first record of its form: its number in the order of the load, and where it is.
 
-    record: _Record
+    Args:
+        number: of the record.
+        path: of the file.
+        offset: of the record.
+        control: the type of a control record; None: it is a data record.
+        kind: the type of a data record.
+        version: of a data record.
+        problem: why no release decodes it; empty: some do.
+    """
+
+    number: int
+    path: str
+    offset: int
+    control: int | None
     kind: int
     version: int
-    says: MetadataRecord | None
-    stop: str | None = None
+    problem: str
+
+
+class _Log(Struct):
+    """What of a metadata log decides about its load: as much as the cluster holds, however long the log is.
+
+    Attributes:
+        forms: the first record of each form.
+        levels: the records of feature levels, in their order, each with the number of the record.
+        topics: that exist at the end.
+        settings: of topics at the end, each with the file and the offset of its record.
+    """
+
+    forms: dict[tuple[object, ...], _Seen] = field(default_factory=dict)
+    levels: list[tuple[int, str, int, FeatureLevel]] = field(default_factory=list)
+    topics: ClusterTopics = field(default_factory=ClusterTopics)
+    settings: dict[str, dict[str, tuple[str, int, str]]] = field(default_factory=dict)
+
+    def add(self, number: int, record: _Record) -> None:
+        """Add the record with a number."""
+        kind, version, says, problem = (-1, 0, None, "") if record.control is not None else _decode(record.value)
+        form = (record.control, kind, version, problem)
+        if form not in self.forms:
+            self.forms[form] = _Seen(number, record.path, record.offset, *form)
+        if says is None or _is_bootstrap(record.path):
+            return
+        removed = self.topics.replay(says)
+        if removed is not None:
+            self.settings.pop(removed, None)
+        elif isinstance(says, FeatureLevel):
+            self.levels.append((number, record.path, record.offset, says))
+        elif isinstance(says, ConfigValue) and says.resource_type == TOPIC_RESOURCE:
+            of_topic = self.settings.setdefault(says.resource_name, {})
+            of_topic.pop(says.name, None)
+            if says.value is not None:
+                of_topic[says.name] = (record.path, record.offset, says.value)
 
 
 def load_metadata(
@@ -213,11 +260,13 @@ def load_metadata(
     compared = compare_snapshots(snapshot_places(partition), start=start, end=end, last_epoch=last_epoch)
     deleted = tuple(file.path for file in partition.kraft_snapshots if file.name.state is FileState.PARTIAL)
     missing: list[tuple[int, int]] = []
-    records = [] if compared.is_missing else [*map(_decode, _records(partition, compared, end_offset, missing))]
-    first_stop = None
+    log, first_stop = _Log(), None
     if compared.is_missing:
         reason = f"the log starts at offset {start}, and there is no snapshot at that offset or later"
         first_stop = MetadataStop(path=directory, offset=None, reason=reason)
+    else:
+        for number, record in enumerate(_records(partition, compared, end_offset, missing)):
+            log.add(number, record)
     replaced_by = compared.newest.path if compared.newest is not None and compared.is_ahead else None
     found: list[MetadataLoad | None] = []
     for release in releases:
@@ -226,7 +275,7 @@ def load_metadata(
             found.append(None)
             continue
         stop = _bootstrap_stop(directory, rules) or first_stop or _quorum_stop(directory, rules)
-        stop = stop or _record_stop(records, rules) or _setting_stop(records, release)
+        stop = stop or _record_stop(log, rules) or _setting_stop(log, release)
         found.append(MetadataLoad(stop=stop, replaced_by=replaced_by, deleted=deleted, missing=tuple(missing)))
     return found
 
@@ -264,46 +313,40 @@ def _quorum_stop(directory: str, rules: MetadataRules) -> MetadataStop | None:
     return MetadataStop(path=path, offset=None, reason=reason)
 
 
-def _decode(record: _Record) -> _Decoded:
-    if record.control is not None:
-        return _Decoded(record, -1, 0, None)
-    cursor = FlexibleReader(record.value, 0, "metadata record")
+def _decode(value: bytes) -> tuple[int, int, MetadataRecord | None, str]:
+    """Return type, version and content of a data record, and why no release decodes it; empty: some do."""
+    cursor = FlexibleReader(value, 0, "metadata record")
     kind, version = -1, 0
     try:
         frame, kind, version = cursor.unsigned_varint(), cursor.unsigned_varint(), cursor.unsigned_varint()
         if frame != _FRAME_VERSION:
-            return _Decoded(record, kind, version, None, f"the frame version {frame} is unknown")
-        return _Decoded(record, kind, version, decode_metadata_record(record.value))
+            return kind, version, None, f"the frame version {frame} is unknown"
+        return kind, version, decode_metadata_record(value), ""
     except FormatError as error:
-        return _Decoded(record, kind, version, None, f"{_name(kind)} does not decode: {error}")
+        return kind, version, None, f"{_name(kind)} does not decode: {error}"
 
 
-def _record_stop(records: Sequence[_Decoded], rules: MetadataRules) -> MetadataStop | None:
+def _record_stop(log: _Log, rules: MetadataRules) -> MetadataStop | None:
     """Return the stop at a record: the first that does not decode, or that is not replayed."""
-    for each in records if rules.knows_voters else ():
-        reason = _undecodable(each, rules)
-        if reason is not None:
-            return MetadataStop(path=each.record.path, offset=each.record.offset, reason=reason)
-    for each in records:
-        path, offset = each.record.path, each.record.offset
-        reason = _undecodable(each, rules)
-        if reason is not None:
-            return MetadataStop(path=path, offset=offset, reason=reason)
-        if isinstance(each.says, FeatureLevel) and not _is_bootstrap(path):
-            span = rules.range_of(each.says.name)
-            if not span[0] <= each.says.level <= span[1]:
-                return _level_stop(path, offset, each.says.name, each.says.level, span)
-    return None
+    undecoded = next((each for each in log.forms.values() if _undecodable(each, rules)), None)
+    for number, path, offset, record in log.levels:
+        if undecoded is not None and (rules.knows_voters or undecoded.number < number):
+            break
+        span = rules.range_of(record.name)
+        if not span[0] <= record.level <= span[1]:
+            return _level_stop(path, offset, record.name, record.level, span)
+    if undecoded is None:
+        return None
+    return MetadataStop(path=undecoded.path, offset=undecoded.offset, reason=_undecodable(undecoded, rules) or "")
 
 
-def _undecodable(each: _Decoded, rules: MetadataRules) -> str | None:
+def _undecodable(each: _Seen, rules: MetadataRules) -> str | None:
     """Return why a release does not decode a record; None: it does."""
-    control = each.record.control
-    if control is not None:
-        unknown = control in _VOTER_TYPES and not rules.knows_voters
-        return f"the control record {CONTROL_TYPE_NAMES[control]} (KIP-853) is unknown" if unknown else None
-    if each.stop is not None:
-        return each.stop
+    if each.control is not None:
+        unknown = each.control in _VOTER_TYPES and not rules.knows_voters
+        return f"the control record {CONTROL_TYPE_NAMES[each.control]} (KIP-853) is unknown" if unknown else None
+    if each.problem:
+        return each.problem
     last = rules.records.get(each.kind)
     if last is None:
         return f"records of type {each.kind} ({_name(each.kind)}) are unknown"
@@ -317,33 +360,25 @@ def _level_stop(path: str, offset: int | None, name: str, level: int, span: tupl
     return MetadataStop(path=path, offset=offset, reason=reason, feature=FeatureSpan(name, level, *span))
 
 
-def _setting_stop(records: Sequence[_Decoded], release: Release) -> MetadataStop | None:
+def _setting_stop(log: _Log, release: Release) -> MetadataStop | None:
     """Return the stop at a setting of a topic (`LogConfig.fromProps`); unknown ones are ignored."""
-    topics = ClusterTopics()
-    values: dict[tuple[str, str], tuple[_Record, str]] = {}
-    for each in records:
-        says = each.says
-        removed = None if says is None else topics.replay(says)
-        if removed is not None:
-            values = {key: value for key, value in values.items() if key[0] != removed}
-        elif isinstance(says, ConfigValue) and says.resource_type == TOPIC_RESOURCE:
-            values.pop((says.resource_name, says.name), None)
-            if says.value is not None:
-                values[says.resource_name, says.name] = (each.record, says.value)
     refused = []
-    for (topic, name), (record, value) in values.items():
-        if topic in topics.ids and has_topic_setting(name, release):
+    existing = log.topics.ids
+    for topic, settings in log.settings.items():
+        for name, (path, offset, value) in settings.items() if topic in existing else ():
+            if not has_topic_setting(name, release):
+                continue
             try:
                 check_topic_values({name: value}, release)
             except SettingError as error:
                 limit = str(error).rpartition(": ")[2].replace(f"Kafka {release}", "the release")
-                refused.append((topic, name, record, f"topic {topic} has {name}={value}: {limit}"))
+                refused.append((offset, path, topic, name, f"topic {topic} has {name}={value}: {limit}"))
     if not refused:
         return None
-    topic, name, record, reason = refused[0]
+    offset, path, topic, name, reason = refused[0]
     if len(refused) > 1:
         reason += f"; {count_of(len(refused) - 1, 'other setting')} of topics too"
-    return MetadataStop(path=record.path, offset=record.offset, reason=reason, setting=(topic, name))
+    return MetadataStop(path=path, offset=offset, reason=reason, setting=(topic, name))
 
 
 def _is_bootstrap(path: str) -> bool:
