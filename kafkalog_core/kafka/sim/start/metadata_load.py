@@ -11,7 +11,8 @@ A KRaft node loads its metadata log before all other logs:
 4. The newest snapshot, and the log from its offset on, are decoded (`MetadataRecordSerde`): a record whose type or
    version the release does not know ends the process. From 3.8 on all records are decoded before the first is replayed.
 5. They are replayed: a level of a feature out of its range ends the process (`FeatureControlManager.replay`). That of a
-   broker alone, without a controller, takes any level of features but metadata.version.
+   broker alone, without a controller, takes any level of features but metadata.version. A gap itself is not noticed:
+   the process ends at the first record about a broker, topic or partition that a missing one made.
 6. `LogManager.startup` reads the settings of all topics: a value that the release does not accept ends the process.
 
 The log is read once for any number of releases. Damaged batches are not looked for here: the log is recovered before
@@ -43,6 +44,9 @@ from kafkalog_core.topics.metadata_records import (
     TOPIC_RESOURCE,
     ConfigValue,
     FeatureLevel,
+    PartitionAssigned,
+    Registration,
+    TopicRemoved,
     decode_metadata_record,
 )
 from kafkalog_core.topics.record_decoders import metadata_record_names
@@ -70,6 +74,10 @@ __all__ = [
 _FRAME_VERSION: Final = 1
 _BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"  # BootstrapDirectory.BINARY_BOOTSTRAP_FILENAME
 _BOOTSTRAP_SNAPSHOT: Final = f"{0:020}-{0:010}.checkpoint"
+_REGISTER_BROKER, _UNREGISTER_BROKER, _PARTITION_CHANGE = 0, 1, 5
+_BROKER_CHANGES: Final = frozenset(
+    (_UNREGISTER_BROKER, 7, 8, 17)
+)  # FenceBroker, UnfenceBroker, BrokerRegistrationChange
 _VOTER_TYPES: Final = frozenset(map(CONTROL_TYPE_NAMES.index, ("kraft_version", "kraft_voters")))
 _COLUMNS: Final = ("batch", "offset", "key_start", "key_size", "value_start", "value_size")
 
@@ -211,13 +219,20 @@ class _Log(Struct):
     Attributes:
         forms: the first record of each form.
         levels: the records of feature levels, in their order, each with the number of the record.
+        broken: the first record that contradicts those before it, because one of them is missing, with its number;
+            None: there is none.
         topics: that exist at the end.
+        partitions: of topics by their ids.
+        brokers: that are registered.
         settings: of topics at the end, each with the file and the offset of its record.
     """
 
     forms: dict[tuple[object, ...], _Seen] = field(default_factory=dict)
     levels: list[tuple[int, str, int, FeatureLevel]] = field(default_factory=list)
+    broken: tuple[int, MetadataStop] | None = None
     topics: ClusterTopics = field(default_factory=ClusterTopics)
+    partitions: dict[str, set[int]] = field(default_factory=dict)
+    brokers: set[int] = field(default_factory=set)
     settings: dict[str, dict[str, tuple[str, int, str]]] = field(default_factory=dict)
 
     def add(self, number: int, record: _Record) -> None:
@@ -226,7 +241,12 @@ class _Log(Struct):
         form = (record.control, kind, version, problem)
         if form not in self.forms:
             self.forms[form] = _Seen(number, record.path, record.offset, *form)
-        if says is None or _is_bootstrap(record.path):
+        if record.control is not None or problem or _is_bootstrap(record.path):
+            return
+        reason = self._contradiction(kind, says, record.value)
+        if reason and self.broken is None:
+            self.broken = number, MetadataStop(path=record.path, offset=record.offset, reason=reason)
+        if says is None:
             return
         removed = self.topics.replay(says)
         if removed is not None:
@@ -238,6 +258,35 @@ class _Log(Struct):
             of_topic.pop(says.name, None)
             if says.value is not None:
                 of_topic[says.name] = (record.path, record.offset, says.value)
+
+    def _contradiction(self, kind: int, says: MetadataRecord | None, value: bytes) -> str:
+        """Return why a record cannot be replayed after those before it; empty: it can.
+
+        The rules of `ClusterDelta`, `TopicsDelta` and `TopicDelta`, the same from 3.3 to 4.4.
+        """
+        if isinstance(says, Registration) and kind == _REGISTER_BROKER:
+            self.brokers.add(says.node_id)
+        elif kind in _BROKER_CHANGES:
+            node = _first_int32(value)
+            if node not in self.brokers:
+                return f"{_name(kind)} is about broker {node}, which no record before it registers"
+            if kind == _UNREGISTER_BROKER:
+                self.brokers.discard(node)
+        elif isinstance(says, PartitionAssigned):
+            if says.topic_id not in self.topics.names:
+                return f"{_name(kind)} is about the topic with id {says.topic_id}, which no record before it creates"
+            known = self.partitions.setdefault(says.topic_id, set())
+            if kind == _PARTITION_CHANGE and says.partition not in known:
+                topic = self.topics.names[says.topic_id]
+                return (
+                    f"{_name(kind)} is about partition {says.partition} of {topic}, which no record before it creates"
+                )
+            known.add(says.partition)
+        elif isinstance(says, TopicRemoved):
+            self.partitions.pop(says.topic_id, None)
+            if says.topic_id not in self.topics.names:
+                return f"{_name(kind)} is about the topic with id {says.topic_id}, which no record before it creates"
+        return ""
 
 
 def load_metadata(
@@ -326,18 +375,31 @@ def _decode(value: bytes) -> tuple[int, int, MetadataRecord | None, str]:
         return kind, version, None, f"{_name(kind)} does not decode: {error}"
 
 
+_NEVER: Final[tuple[int, MetadataStop | None]] = (MAX_INT64, None)
+"""The number and the stop of a record that is not there."""
+
+
 def _record_stop(log: _Log, rules: MetadataRules) -> MetadataStop | None:
     """Return the stop at a record: the first that does not decode, or that is not replayed."""
     undecoded = next((each for each in log.forms.values() if _undecodable(each, rules)), None)
-    for number, path, offset, record in log.levels:
-        if undecoded is not None and (rules.knows_voters or undecoded.number < number):
-            break
-        span = rules.range_of(record.name)
-        if not span[0] <= record.level <= span[1]:
-            return _level_stop(path, offset, record.name, record.level, span)
-    if undecoded is None:
-        return None
-    return MetadataStop(path=undecoded.path, offset=undecoded.offset, reason=_undecodable(undecoded, rules) or "")
+    stops: list[tuple[int, MetadataStop | None]] = (
+        [] if undecoded is None else [(undecoded.number, _stop_of(undecoded, rules))]
+    )
+    if undecoded is None or not rules.knows_voters:
+        levels = ((number, _level_of(rules, path, offset, says)) for number, path, offset, says in log.levels)
+        stops += [next(((number, stop) for number, stop in levels if stop is not None), _NEVER), log.broken or _NEVER]
+    return min(stops, key=lambda each: each[0], default=_NEVER)[1]
+
+
+def _stop_of(seen: _Seen, rules: MetadataRules) -> MetadataStop:
+    return MetadataStop(path=seen.path, offset=seen.offset, reason=_undecodable(seen, rules) or "")
+
+
+def _level_of(rules: MetadataRules, path: str, offset: int, record: FeatureLevel) -> MetadataStop | None:
+    """Return the stop at the level of a feature; None: the release supports it."""
+    span = rules.range_of(record.name)
+    is_known = span[0] <= record.level <= span[1]
+    return None if is_known else _level_stop(path, offset, record.name, record.level, span)
 
 
 def _undecodable(each: _Seen, rules: MetadataRules) -> str | None:
@@ -387,6 +449,14 @@ def _is_bootstrap(path: str) -> bool:
     `Snapshots.BOOTSTRAP_SNAPSHOT_ID`: its records were written to the log when the first controller became active.
     """
     return os.path.basename(path) == _BOOTSTRAP_SNAPSHOT
+
+
+def _first_int32(value: bytes) -> int:
+    """Return the first field of a record about a broker: its id."""
+    cursor = FlexibleReader(value, 0, "metadata record")
+    for _ in range(3):  # frame, type, version
+        cursor.unsigned_varint()
+    return cursor.int32()
 
 
 def _name(kind: int) -> str:
