@@ -22,7 +22,7 @@ from kafkalog_core.ops.preflight.further import (
     setting_findings,
 )
 from kafkalog_core.ops.preflight.partition_starts import PartitionStart, load_partition, total_of, with_findings
-from kafkalog_core.ops.preflight.sentences import verdict_of, what_of, why_of
+from kafkalog_core.ops.preflight.sentences import log_line_of, verdict_of, what_of, why_of
 from kafkalog_core.ops.preflight.ways import way_of
 from kafkalog_core.ops.repair.context import read_context, target_dirs
 from kafkalog_core.ops.verify.engine import log_bytes, verify
@@ -197,6 +197,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
                 "position": event.position,
                 "sentence": event.sentence,
                 "code": None if finding is None else finding.code,
+                "log_line": log_line_of(event),
                 "next_command": None if finding is None else finding.next_command,
             }
 
