@@ -18,14 +18,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafka import KafkaAdminClient, TopicPartition
-from kafka.errors import KafkaError
-
 from kafkalog_core.kafka.rules.coordinator_rules import coordinator_rules
 from kafkalog_core.kafka.rules.partitioners import partition_of_name
 from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.sim.start.coordinators import GROUPS_TOPIC, load_coordinator
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
+from tests.integration.listing import listed
 from tests.integration.release_matrix import QUIET
 from tests.integration.releases import broker_of, write
 from tests.support.coordinator_cases import GROUP_CASES, TRANSACTION_CASES, case_group
@@ -135,29 +133,15 @@ def _loaded(broker: Broker) -> dict[tuple[str, int], Seen]:
     assert wanted <= stopped | ended, f"not loaded: {sorted(wanted - stopped - ended)}\n{output[-3000:]}"
     time.sleep(1)
     offsets = {(GROUPS_TOPIC, int(number)): int(offset) for number, offset in _AT.findall(broker.output)}
-    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    try:
-        groups = [each["group_id"] for each in client.list_groups()]
-        found = {}
-        for topic, number in sorted(wanted):
-            place, is_group = (topic, number), topic == GROUPS_TOPIC
-            own = frozenset(each for each in groups if partition_of_name(each, len(GROUP_CASES)) == number)
-            stops = place in stopped
-            answer = _answer(client, case_group(number, "g")) if stops and is_group else ""
-            found[place] = Seen(stops, offsets.get(place), own if is_group else None, answer)
-        return found
-    finally:
-        client.close()
-
-
-def _answer(client: KafkaAdminClient, group: str) -> str:
-    """What the coordinator says of the committed offset of a group."""
-    place = TopicPartition("plain", 0)
-    try:
-        offset = client.list_group_offsets({group: [place]})[group][place].offset
-    except KafkaError as error:
-        return type(error).__name__
-    return "no offset" if offset < 0 else f"offset {offset}"
+    groups = [case_group(number, "g") for topic, number in stopped if topic == GROUPS_TOPIC]
+    listing = listed(broker.bootstrap, *groups)
+    found = {}
+    for topic, number in sorted(wanted):
+        place, is_group = (topic, number), topic == GROUPS_TOPIC
+        own = frozenset(each for each in listing.groups if partition_of_name(each, len(GROUP_CASES)) == number)
+        answer = listing.answers.get(case_group(number, "g"), "") if is_group else ""
+        found[place] = Seen(place in stopped, offsets.get(place), own if is_group else None, answer)
+    return found
 
 
 def foretold(version: str, work: Path) -> dict[tuple[str, int], CoordinatorLoad]:
@@ -173,7 +157,7 @@ def foretold(version: str, work: Path) -> dict[tuple[str, int], CoordinatorLoad]
     return found
 
 
-def _differs(seen: Seen, load: CoordinatorLoad) -> bool:
+def differs(seen: Seen, load: CoordinatorLoad) -> bool:
     """Whether kafkalog is wrong."""
     if seen.stops != (load.stop is not None):
         return True
@@ -184,7 +168,7 @@ def _differs(seen: Seen, load: CoordinatorLoad) -> bool:
 def _cell(seen: Seen, load: CoordinatorLoad) -> str:
     at = "" if seen.offset is None else f" at {seen.offset}"
     words = [f"stops{at}" if seen.stops else "loads", ", ".join(sorted(seen.groups or ())), seen.answer]
-    return "; ".join(word for word in words if word) + (" DIFFERS" if _differs(seen, load) else "")
+    return "; ".join(word for word in words if word) + (" DIFFERS" if differs(seen, load) else "")
 
 
 def main() -> None:

@@ -17,8 +17,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafka import KafkaAdminClient
-
 from kafkalog_core.engine.selection import Selection
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.kafka.rules.coordinator_rules import coordinator_rules
@@ -26,6 +24,7 @@ from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.sim.start.coordinators import GROUPS_TOPIC, load_coordinator
 from kafkalog_core.ops.preflight.compat import compat
 from kafkalog_core.ops.preflight.preflight import PreflightRequest, preflight
+from tests.integration.listing import listed
 from tests.integration.release_matrix import QUIET, make
 from tests.integration.releases import broker_of, numbers_of, write
 
@@ -169,7 +168,7 @@ def seen_on(version: str, origin: Path, work: Path) -> Seen:
     try:
         broker.start_without_waiting()
         outcome = _outcome(broker)
-        groups = _groups(broker) if outcome == "starts" else frozenset()
+        groups = listed(broker.bootstrap).groups if outcome == "starts" else frozenset()
         return _seen(outcome, groups, broker.output)
     finally:
         broker.close()
@@ -185,14 +184,6 @@ def _outcome(broker: Broker) -> str:
             return "dies"
         time.sleep(0.2)
     return "waits"
-
-
-def _groups(broker: Broker) -> frozenset[str]:
-    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    try:
-        return frozenset(each["group_id"] for each in client.list_groups())
-    finally:
-        client.close()
 
 
 def _seen(outcome: str, groups: frozenset[str], output: str) -> Seen:

@@ -11,7 +11,15 @@ from kafkalog_core.kafka.rules.metadata_rules import can_downgrade, metadata_rul
 from kafkalog_core.kafka.rules.releases import KNOWN, parse_release
 from kafkalog_core.kafka.sim.start.metadata_load import SnapshotPlace, compare_snapshots, load_metadata
 from tests.support import build
-from tests.support.clusters import TOPIC, config_record, registered_record, removed_record, topic_record
+from tests.support.clusters import (
+    TOPIC,
+    config_record,
+    partition_change_record,
+    partition_record,
+    registered_record,
+    removed_record,
+    topic_record,
+)
 from tests.support.clusters import write_metadata_log as write
 
 if TYPE_CHECKING:
@@ -188,6 +196,22 @@ def test_offsets_that_the_log_does_not_have(tmp_path: Path) -> None:
     batch = build.batch_v2([build.Record(offset=9, timestamp_ms=1, key=None, value=topic_record("w", 3))])
     (log / f"{9:020}.log").write_bytes(batch)
     assert loads(log, "4.3")[0].missing == ((2, 8),)
+
+
+def test_a_gap_ends_the_load_where_a_record_is_about_what_is_missing(tmp_path: Path) -> None:
+    """Seen of 4.3.1: without a registration it ends at the change after it; without a NoOpRecord it starts."""
+    fence = b"\1\7\0" + (1).to_bytes(4, "big") + bytes(8) + b"\0"
+    assert stops(write(tmp_path / "whole", registered_record(1), fence), "4.3") == [None]
+    found = loads(write(tmp_path / "gap", topic_record("t"), fence), "4.3")[0]
+    assert found.stop is not None
+    assert found.stop.offset == 1
+    assert found.stop.reason == "FenceBrokerRecord is about broker 1, which no record before it registers"
+    change = partition_change_record(0, (1,), 1)
+    assert stops(write(tmp_path / "a", topic_record("t"), partition_record(0, (1,)), change), "4.3") == [None]
+    assert stops(write(tmp_path / "b", topic_record("t"), change), "4.3") == [1]
+    assert stops(write(tmp_path / "c", partition_record(0, (1,))), "4.3") == [0]
+    assert stops(write(tmp_path / "d", removed_record()), "4.3") == [0]
+    assert stops(write(tmp_path / "e", fence, level("metadata.version", 33)), "4.3") == [0]
 
 
 def test_only_what_recovery_keeps_is_loaded(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ A record that the release does not know, or cannot replay, is skipped or ends th
 - the transaction coordinator (`TransactionStateManager.loadTransactionMetadata`): what was read before is served, and
   what follows is not known.
 
-The log is read once for any number of releases.
+The log is read and decoded once for any number of releases.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC, TransactionPha
 from kafkalog_core.wire.codec import VERSION_BYTES, codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.kafka.rules.coordinator_rules import CoordinatorRules
     from kafkalog_core.storage.scan import Run
@@ -135,21 +135,12 @@ def load_coordinator(
         end_offset: the log end offset after the start of the broker, which may have truncated the log.
         max_batch_bytes: larger batches are damage.
     """
-    kind = _GroupLoad if topic == GROUPS_TOPIC else _TransactionLoad
-    loads = {rules: kind(rules) for rules in releases}
+    topic_loads = _GroupLoads if topic == GROUPS_TOPIC else _TransactionLoads
+    loads = topic_loads(dict.fromkeys(releases))
     for item in _items(directory, max_batch_bytes):
-        offset = item.offset
-        if offset is not None and not start_offset <= offset < end_offset:
-            continue
-        for load in loads.values():
-            if load.stop is not None:
-                if isinstance(item, _Record):
-                    load.miss(item)
-            elif isinstance(item, LoadStop):
-                load.stop = item
-            else:
-                load.replay(item)
-    return [loads[rules].result(directory) for rules in releases]
+        if item.offset is None or start_offset <= item.offset < end_offset:
+            loads.replay(item)
+    return [loads.result(rules, directory) for rules in releases]
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -190,196 +181,263 @@ def _records(path: str, run: Run, max_bytes: int) -> Iterator[_Record | LoadStop
     yield from (item for _, item in found)
 
 
-class _Fields(NamedTuple):
-    """A decoded record."""
+class _Decoded(NamedTuple):
+    """A record as far as it decodes.
 
-    record_type: int
-    key: dict[str, Any]
-    value: dict[str, Any] | None
+    Args:
+        record: as it is in the log.
+        record_type: the type in its key.
+        name: the group or the transactional id in its key; None: it has none.
+        key: the fields of the key; None: the type is not known.
+        version: of the value; None: a tombstone.
+        value: the fields of the value; None: a tombstone, or it does not decode.
+        key_problem: why no release decodes the key.
+        value_problem: why no release that knows the version decodes the value.
+    """
+
+    record: _Record
+    record_type: int = -1
+    name: str | None = None
+    key: dict[str, Any] | None = None
+    version: int | None = None
+    value: dict[str, Any] | None = None
+    key_problem: str = ""
+    value_problem: str = ""
 
 
 class _RefusedError(Exception):
-    """Why a record ends a load; `record`: what it is."""
-
-    def __init__(self, reason: str, record: str = "") -> None:
-        super().__init__(reason)
-        self.record = record
-
-
-class _Load:
-    """One load by the rules of a release."""
-
-    _names: Mapping[int, str]
-
-    def __init__(self, rules: CoordinatorRules) -> None:
-        self._rules = rules
-        self.stop: LoadStop | None = None
-        self._skipped: Counter[str] = Counter()
-        self._forgotten: set[str] = set()
-
-    def replay(self, record: _Record) -> None:
-        """Replay a record or a marker, or stop at it."""
-        try:
-            self._replay(record)
-        except _RefusedError as error:
-            self.stop = LoadStop(path=record.path, offset=record.offset, record=error.record, reason=str(error))
-            self.miss(record)
-
-    def miss(self, record: _Record) -> None:
-        """Note what a record that is not loaded is about."""
-        name = self._name_of(record.key)
-        if name is not None:
-            self._forgotten.add(name)
-
-    def _replay(self, record: _Record) -> None:
-        raise NotImplementedError
-
-    def result(self, path: str) -> CoordinatorLoad:
-        """Return what the load made of the partition."""
-        raise NotImplementedError
-
-    def _name_of(self, key: bytes | None) -> str | None:
-        """Return the group, or the transactional id, in a key: its first field after the type; None: it has none."""
-        if not key or int.from_bytes(key[:VERSION_BYTES], "big") not in self._names:
-            return None
-        start = 2 * VERSION_BYTES
-        size = int.from_bytes(key[VERSION_BYTES:start], "big")
-        return key[start : start + size].decode("utf-8", "replace")
-
-    def _text(self, record_type: int, key: bytes) -> str:
-        name, of = self._names.get(record_type, "unknown"), self._name_of(key)
-        return f"a record of type {record_type} ({name})" + ("" if of is None else f" of {of!r}")
-
-    def _type(self, key: bytes | None) -> int:
-        if key is None:
-            raise _RefusedError("the record has no key")
-        if len(key) < VERSION_BYTES:
-            raise _RefusedError("the key has no type")
-        return int.from_bytes(key[:VERSION_BYTES], "big", signed=True)
-
-    def _decoded(self, record_type: int, key: bytes, value: bytes | None, last_version: int) -> _Fields:
-        """Decode a record. Bytes after the last field are ignored, as `ApiMessage.read` does. Raises _RefusedError."""
-        name = self._names[record_type]
-        try:
-            fields, _ = codec(f"{name}Key", 0).decode(key, VERSION_BYTES)
-        except ProtocolError as error:
-            raise _RefusedError(f"its key does not decode: {error}", f"a record of type {record_type}") from error
-        if value is None:
-            return _Fields(record_type, fields, None)
-        text = self._text(record_type, key)
-        if len(value) < VERSION_BYTES:
-            raise _RefusedError("its value has no version", text)
-        version = int.from_bytes(value[:VERSION_BYTES], "big", signed=True)
-        if not 0 <= version <= last_version:
-            raise _UnknownVersionError(
-                f"its value has version {version}, and the last known one is {last_version}", text
-            )
-        # Up to 4.0 a commit has the value of type 1 under both types.
-        schema = "OffsetCommit" if name == "LegacyOffsetCommit" and version else name
-        try:
-            return _Fields(record_type, fields, codec(f"{schema}Value", version).decode(value, VERSION_BYTES)[0])
-        except ProtocolError as error:
-            raise _RefusedError(f"its value does not decode: {error}", text) from error
+    """Why a record ends a load."""
 
 
 class _UnknownVersionError(_RefusedError):
     """The version of a value is not known."""
 
 
-class _GroupLoad(_Load):
-    """Groups and committed offsets."""
+class _Load:
+    """What the load by the rules of one release has come to."""
 
     def __init__(self, rules: CoordinatorRules) -> None:
-        super().__init__(rules)
-        self._names = coordinator_record_names(*GROUP_RECORDS)
-        self._states = GroupStates()
-        self._shard = GroupShard(rules) if rules.has_shards else None
+        self.rules = rules
+        self.stop: LoadStop | None = None
+        self.skipped: Counter[str] = Counter()
+        self.forgotten: set[str] = set()
+        self.shard = GroupShard(rules) if rules.has_shards else None
+        self.known: set[str] = set()
 
-    def _replay(self, record: _Record) -> None:
-        if record.is_commit is not None:
-            self._states.end_transaction(record.producer or 0, is_commit=record.is_commit)
+    def miss(self, name: str | None) -> None:
+        """Note what a record that is not loaded is about."""
+        if name is not None:
+            self.forgotten.add(name)
+
+    def skip(self, what: str, name: str | None) -> None:
+        """Skip a record."""
+        self.skipped[what] += 1
+        self.miss(name)
+
+
+class _Loads:
+    """The loads of one partition by the rules of some releases."""
+
+    names: Mapping[int, str]
+
+    def __init__(self, releases: Iterable[CoordinatorRules]) -> None:
+        self.loads = {rules: _Load(rules) for rules in releases}
+
+    def replay(self, item: _Record | LoadStop) -> None:
+        """Replay a record or a marker, or stop where the log cannot be read."""
+        if isinstance(item, LoadStop):
+            for load in self.loads.values():
+                load.stop = load.stop or item
             return
-        rules, key = self._rules, record.key
-        record_type = self._type(key)
-        if key is None or record_type not in rules.types:
-            if not rules.skips_unknown_types:
-                raise _RefusedError(
-                    f"the release does not know type {record_type}", self._text(record_type, key or b"")
-                )
-            self._skipped[f"type {record_type} ({self._names.get(record_type, 'unknown')})"] += 1
-            self.miss(record)
+        if item.is_commit is not None:
+            self.end_transaction(item)
             return
-        fields = self._decoded(record_type, key, record.value, rules.last_version(record_type))
-        if self._shard is not None:
+        decoded = self._decode(item)
+        for load in self.loads.values():
+            if load.stop is not None:
+                load.miss(decoded.name)
+                continue
             try:
-                self._shard.replay(*fields)
-            except ReplayError as error:
-                raise _RefusedError(str(error), self._text(record_type, key)) from error
-        self._states.replay(key, record.value, record.offset, record.producer)
+                self.replay_by(load, decoded)
+            except _RefusedError as error:
+                text = self._text(decoded)
+                load.stop = LoadStop(path=item.path, offset=item.offset, record=text, reason=str(error))
+                load.miss(decoded.name)
+        self.replayed(decoded)
 
-    def result(self, path: str) -> CoordinatorLoad:
-        """Return what the load made of the partition."""
-        states = self._states
-        if self._shard is None:  # a group of commits that were deleted again exists for a shard alone
-            states.simple.clear()
-        names = frozenset(states.names())
+    def end_transaction(self, marker: _Record) -> None:
+        """Replay a marker."""
+
+    def replay_by(self, load: _Load, decoded: _Decoded) -> None:
+        """Replay a record by the rules of a release. Raises _RefusedError."""
+        raise NotImplementedError
+
+    def replayed(self, decoded: _Decoded) -> None:
+        """Keep what a record says, whatever releases make of it."""
+
+    def result(self, rules: CoordinatorRules, path: str) -> CoordinatorLoad:
+        """Return what a release made of the partition."""
+        raise NotImplementedError
+
+    def _decode(self, record: _Record) -> _Decoded:
+        key, value = record.key, record.value
+        if key is None or len(key) < VERSION_BYTES:
+            return _Decoded(record, key_problem="the record has no key" if key is None else "the key has no type")
+        record_type = int.from_bytes(key[:VERSION_BYTES], "big", signed=True)
+        schema = self.names.get(record_type)
+        if schema is None:
+            return _Decoded(record, record_type)
+        start = 2 * VERSION_BYTES
+        name = key[start : start + int.from_bytes(key[VERSION_BYTES:start], "big")].decode("utf-8", "replace")
+        try:
+            # bytes after the last field are ignored, as ApiMessage.read does
+            fields, _ = codec(f"{schema}Key", 0).decode(key, VERSION_BYTES)
+        except ProtocolError as error:
+            return _Decoded(record, record_type, name, key_problem=f"its key does not decode: {error}")
+        decoded = _Decoded(record, record_type, name, fields)
+        return decoded if value is None else _with_value(decoded, schema, value)
+
+    def _text(self, decoded: _Decoded) -> str:
+        if decoded.record_type < 0:
+            return ""
+        of = "" if decoded.name is None else f" of {decoded.name!r}"
+        return f"a record of type {decoded.record_type} ({self.names.get(decoded.record_type, 'unknown')}){of}"
+
+
+def _with_value(decoded: _Decoded, schema: str, value: bytes) -> _Decoded:
+    """Return a record with its value, as far as that decodes."""
+    if len(value) < VERSION_BYTES:
+        return decoded._replace(version=-1, value_problem="its value has no version")
+    version = int.from_bytes(value[:VERSION_BYTES], "big", signed=True)
+    # up to 4.0 a commit has the value of type 1 under both types
+    name = "OffsetCommit" if schema == "LegacyOffsetCommit" and version else schema
+    try:
+        said, _ = codec(f"{name}Value", version).decode(value, VERSION_BYTES)
+    except ProtocolError as error:
+        return decoded._replace(version=version, value_problem=f"its value does not decode: {error}")
+    return decoded._replace(version=version, value=said)
+
+
+def _check(decoded: _Decoded, last_version: int) -> None:
+    """Raise _RefusedError for a record of a known type that a release does not decode."""
+    if decoded.key_problem:
+        raise _RefusedError(decoded.key_problem)
+    version = decoded.version
+    if version is None:
+        return
+    if len(decoded.record.value or b"") >= VERSION_BYTES and not 0 <= version <= last_version:
+        raise _UnknownVersionError(f"its value has version {version}, and the last known one is {last_version}")
+    if decoded.value_problem:
+        raise _RefusedError(decoded.value_problem)
+
+
+class _GroupLoads(_Loads):
+    """Groups and committed offsets."""
+
+    def __init__(self, releases: Iterable[CoordinatorRules]) -> None:
+        super().__init__(releases)
+        self.names = coordinator_record_names(*GROUP_RECORDS)
+        self._states = GroupStates()
+
+    def end_transaction(self, marker: _Record) -> None:
+        """Replay a marker."""
+        self._states.end_transaction(marker.producer or 0, is_commit=bool(marker.is_commit))
+
+    def replayed(self, decoded: _Decoded) -> None:
+        """Replay a record into the state of all groups, of which each release knows a part."""
+        record = decoded.record
+        self._states.replay(record.key, record.value, record.offset, record.producer)
+
+    def replay_by(self, load: _Load, decoded: _Decoded) -> None:
+        """Replay a record by the rules of a release. Raises _RefusedError."""
+        rules, number = load.rules, decoded.record_type
+        if number < 0:
+            raise _RefusedError(decoded.key_problem or f"the release does not know type {number}")
+        if number not in rules.types:
+            if not rules.skips_unknown_types:
+                raise _RefusedError(f"the release does not know type {number}")
+            load.skip(f"type {number} ({self.names.get(number, 'unknown')})", decoded.name)
+            return
+        _check(decoded, rules.last_version(number))
+        if load.shard is not None and decoded.key is not None:
+            try:
+                load.shard.replay(number, decoded.key, decoded.value)
+            except ReplayError as error:
+                raise _RefusedError(str(error)) from error
+
+    def result(self, rules: CoordinatorRules, path: str) -> CoordinatorLoad:
+        """Return what a release made of the partition."""
+        load, states = self.loads[rules], self._states
+        known = {*states.classic, *states.offsets.offsets, *(each for each, _ in self._pending())}
+        if rules.has_shards:  # a group of commits that were deleted again exists for a shard alone
+            known |= states.simple
+        for number, groups in _GROUPS_BY_TYPE.items():
+            if number in rules.types:
+                known |= getattr(states, groups).keys()
         served: Served = "all"
-        if self.stop is not None:
-            served = "none" if self._rules.has_shards else "empty"
-            self._forgotten |= names
-            names = frozenset()
+        if load.stop is not None:
+            served = "none" if rules.has_shards else "empty"
+            load.forgotten |= known
+            known = set()
         return CoordinatorLoad(
             path=path,
             served=served,
-            stop=self.stop,
-            skipped=dict(self._skipped),
-            names=names,
-            forgotten=frozenset(self._forgotten),
+            stop=load.stop,
+            skipped=dict(load.skipped),
+            names=frozenset(known),
+            forgotten=frozenset(load.forgotten),
         )
 
+    def _pending(self) -> Iterator[tuple[str, object]]:
+        for offsets in self._states.offsets.pending.values():
+            yield from offsets
 
-class _TransactionLoad(_Load):
+
+_GROUPS_BY_TYPE: Final = {3: "consumers", 11: "shares", 17: "streams"}
+"""The groups of `GroupStates` that a release with a record type knows."""
+
+
+class _TransactionLoads(_Loads):
     """Transactional ids."""
 
-    def __init__(self, rules: CoordinatorRules) -> None:
-        super().__init__(rules)
-        self._names = coordinator_record_names("TransactionLog")
-        self._known: set[str] = set()
+    def __init__(self, releases: Iterable[CoordinatorRules]) -> None:
+        super().__init__(releases)
+        self.names = coordinator_record_names("TransactionLog")
 
-    def _replay(self, record: _Record) -> None:
-        if record.is_commit is not None:
-            return  # a control batch has no meaning here
-        rules, key = self._rules, record.key
-        record_type = self._type(key)
-        if key is None or record_type != _TRANSACTION_TYPE:
+    def replay_by(self, load: _Load, decoded: _Decoded) -> None:
+        """Replay a record by the rules of a release. Raises _RefusedError."""
+        rules = load.rules
+        if decoded.record_type < 0:
+            raise _RefusedError(decoded.key_problem or f"the release does not know type {decoded.record_type}")
+        if decoded.record_type != _TRANSACTION_TYPE:
             if not rules.skips_unknown_types:
-                raise _RefusedError(f"the release does not know type {record_type}", f"a record of type {record_type}")
-            self._skipped[f"type {record_type} (unknown)"] += 1
+                raise _RefusedError(f"the release does not know type {decoded.record_type}")
+            load.skip(f"type {decoded.record_type} (unknown)", None)
             return
         try:
-            fields = self._decoded(record_type, key, record.value, rules.last_transaction_version)
+            _check(decoded, rules.last_transaction_version)
         except _UnknownVersionError as error:
             if not rules.skips_unknown_transactions:
                 raise
-            self._skipped[str(error)] += 1
-            self.miss(record)
+            load.skip(str(error), decoded.name)
             return
-        name = fields.key["transactional_id"]
-        if fields.value is None:
-            self._known.discard(name)
+        name = decoded.name or ""
+        if decoded.value is None:
+            load.known.discard(name)
             return
-        status = fields.value["transaction_status"]
+        status = decoded.value["transaction_status"]
         if status not in _STATUSES:
-            raise _RefusedError(f"its status {status} is unknown", self._text(record_type, key))
-        self._known.add(name)
+            raise _RefusedError(f"its status {status} is unknown")
+        load.known.add(name)
 
-    def result(self, path: str) -> CoordinatorLoad:
-        """Return what the load made of the partition."""
+    def result(self, rules: CoordinatorRules, path: str) -> CoordinatorLoad:
+        """Return what a release made of the partition."""
+        load = self.loads[rules]
         return CoordinatorLoad(
             path=path,
-            served="all" if self.stop is None else "before",
-            stop=self.stop,
-            skipped=dict(self._skipped),
-            names=frozenset(self._known),
-            forgotten=frozenset(self._forgotten),
+            served="all" if load.stop is None else "before",
+            stop=load.stop,
+            skipped=dict(load.skipped),
+            names=frozenset(load.known),
+            forgotten=frozenset(load.forgotten),
         )

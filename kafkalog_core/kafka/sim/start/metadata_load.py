@@ -11,7 +11,8 @@ A KRaft node loads its metadata log before all other logs:
 4. The newest snapshot, and the log from its offset on, are decoded (`MetadataRecordSerde`): a record whose type or
    version the release does not know ends the process. From 3.8 on all records are decoded before the first is replayed.
 5. They are replayed: a level of a feature out of its range ends the process (`FeatureControlManager.replay`). That of a
-   broker alone, without a controller, takes any level of features but metadata.version.
+   broker alone, without a controller, takes any level of features but metadata.version. A gap itself is not noticed:
+   the process ends at the first record about a broker, topic or partition that a missing one made.
 6. `LogManager.startup` reads the settings of all topics: a value that the release does not accept ends the process.
 
 The log is read once for any number of releases. Damaged batches are not looked for here: the log is recovered before
@@ -36,13 +37,16 @@ from kafkalog_core.kafka.sim.logdir.text_files import read_properties
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of
 from kafkalog_core.topics.metadata_records import (
     METADATA_VERSION,
     TOPIC_RESOURCE,
     ConfigValue,
     FeatureLevel,
+    PartitionAssigned,
+    Registration,
+    TopicRemoved,
     decode_metadata_record,
 )
 from kafkalog_core.topics.record_decoders import metadata_record_names
@@ -70,6 +74,10 @@ __all__ = [
 _FRAME_VERSION: Final = 1
 _BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"  # BootstrapDirectory.BINARY_BOOTSTRAP_FILENAME
 _BOOTSTRAP_SNAPSHOT: Final = f"{0:020}-{0:010}.checkpoint"
+_REGISTER_BROKER, _UNREGISTER_BROKER, _PARTITION_CHANGE = 0, 1, 5
+_BROKER_CHANGES: Final = frozenset(
+    (_UNREGISTER_BROKER, 7, 8, 17)
+)  # FenceBroker, UnfenceBroker, BrokerRegistrationChange
 _VOTER_TYPES: Final = frozenset(map(CONTROL_TYPE_NAMES.index, ("kraft_version", "kraft_voters")))
 _COLUMNS: Final = ("batch", "offset", "key_start", "key_size", "value_start", "value_size")
 
@@ -183,14 +191,102 @@ class _Record(NamedTuple):
     value: bytes
 
 
-class _Decoded(NamedTuple):
-    """A record, and what it says; `stop`: why no release decodes it."""
+class _Seen(NamedTuple):
+    """The first record of its form: its number in the order of the load, and where it is.
 
-    record: _Record
+    Args:
+        number: of the record.
+        path: of the file.
+        offset: of the record.
+        control: the type of a control record; None: it is a data record.
+        kind: the type of a data record.
+        version: of a data record.
+        problem: why no release decodes it; empty: some do.
+    """
+
+    number: int
+    path: str
+    offset: int
+    control: int | None
     kind: int
     version: int
-    says: MetadataRecord | None
-    stop: str | None = None
+    problem: str
+
+
+class _Log(Struct):
+    """What of a metadata log decides about its load: as much as the cluster holds, however long the log is.
+
+    Attributes:
+        forms: the first record of each form.
+        levels: the records of feature levels, in their order, each with the number of the record.
+        broken: the first record that contradicts those before it, because one of them is missing, with its number;
+            None: there is none.
+        topics: that exist at the end.
+        partitions: of topics by their ids.
+        brokers: that are registered.
+        settings: of topics at the end, each with the file and the offset of its record.
+    """
+
+    forms: dict[tuple[object, ...], _Seen] = field(default_factory=dict)
+    levels: list[tuple[int, str, int, FeatureLevel]] = field(default_factory=list)
+    broken: tuple[int, MetadataStop] | None = None
+    topics: ClusterTopics = field(default_factory=ClusterTopics)
+    partitions: dict[str, set[int]] = field(default_factory=dict)
+    brokers: set[int] = field(default_factory=set)
+    settings: dict[str, dict[str, tuple[str, int, str]]] = field(default_factory=dict)
+
+    def add(self, number: int, record: _Record) -> None:
+        """Add the record with a number."""
+        kind, version, says, problem = (-1, 0, None, "") if record.control is not None else _decode(record.value)
+        form = (record.control, kind, version, problem)
+        if form not in self.forms:
+            self.forms[form] = _Seen(number, record.path, record.offset, *form)
+        if record.control is not None or problem or _is_bootstrap(record.path):
+            return
+        reason = self._contradiction(kind, says, record.value)
+        if reason and self.broken is None:
+            self.broken = number, MetadataStop(path=record.path, offset=record.offset, reason=reason)
+        if says is None:
+            return
+        removed = self.topics.replay(says)
+        if removed is not None:
+            self.settings.pop(removed, None)
+        elif isinstance(says, FeatureLevel):
+            self.levels.append((number, record.path, record.offset, says))
+        elif isinstance(says, ConfigValue) and says.resource_type == TOPIC_RESOURCE:
+            of_topic = self.settings.setdefault(says.resource_name, {})
+            of_topic.pop(says.name, None)
+            if says.value is not None:
+                of_topic[says.name] = (record.path, record.offset, says.value)
+
+    def _contradiction(self, kind: int, says: MetadataRecord | None, value: bytes) -> str:
+        """Return why a record cannot be replayed after those before it; empty: it can.
+
+        The rules of `ClusterDelta`, `TopicsDelta` and `TopicDelta`, the same from 3.3 to 4.4.
+        """
+        if isinstance(says, Registration) and kind == _REGISTER_BROKER:
+            self.brokers.add(says.node_id)
+        elif kind in _BROKER_CHANGES:
+            node = _first_int32(value)
+            if node not in self.brokers:
+                return f"{_name(kind)} is about broker {node}, which no record before it registers"
+            if kind == _UNREGISTER_BROKER:
+                self.brokers.discard(node)
+        elif isinstance(says, PartitionAssigned):
+            if says.topic_id not in self.topics.names:
+                return f"{_name(kind)} is about the topic with id {says.topic_id}, which no record before it creates"
+            known = self.partitions.setdefault(says.topic_id, set())
+            if kind == _PARTITION_CHANGE and says.partition not in known:
+                topic = self.topics.names[says.topic_id]
+                return (
+                    f"{_name(kind)} is about partition {says.partition} of {topic}, which no record before it creates"
+                )
+            known.add(says.partition)
+        elif isinstance(says, TopicRemoved):
+            self.partitions.pop(says.topic_id, None)
+            if says.topic_id not in self.topics.names:
+                return f"{_name(kind)} is about the topic with id {says.topic_id}, which no record before it creates"
+        return ""
 
 
 def load_metadata(
@@ -213,11 +309,13 @@ def load_metadata(
     compared = compare_snapshots(snapshot_places(partition), start=start, end=end, last_epoch=last_epoch)
     deleted = tuple(file.path for file in partition.kraft_snapshots if file.name.state is FileState.PARTIAL)
     missing: list[tuple[int, int]] = []
-    records = [] if compared.is_missing else [*map(_decode, _records(partition, compared, end_offset, missing))]
-    first_stop = None
+    log, first_stop = _Log(), None
     if compared.is_missing:
         reason = f"the log starts at offset {start}, and there is no snapshot at that offset or later"
         first_stop = MetadataStop(path=directory, offset=None, reason=reason)
+    else:
+        for number, record in enumerate(_records(partition, compared, end_offset, missing)):
+            log.add(number, record)
     replaced_by = compared.newest.path if compared.newest is not None and compared.is_ahead else None
     found: list[MetadataLoad | None] = []
     for release in releases:
@@ -226,7 +324,7 @@ def load_metadata(
             found.append(None)
             continue
         stop = _bootstrap_stop(directory, rules) or first_stop or _quorum_stop(directory, rules)
-        stop = stop or _record_stop(records, rules) or _setting_stop(records, release)
+        stop = stop or _record_stop(log, rules) or _setting_stop(log, release)
         found.append(MetadataLoad(stop=stop, replaced_by=replaced_by, deleted=deleted, missing=tuple(missing)))
     return found
 
@@ -264,46 +362,53 @@ def _quorum_stop(directory: str, rules: MetadataRules) -> MetadataStop | None:
     return MetadataStop(path=path, offset=None, reason=reason)
 
 
-def _decode(record: _Record) -> _Decoded:
-    if record.control is not None:
-        return _Decoded(record, -1, 0, None)
-    cursor = FlexibleReader(record.value, 0, "metadata record")
+def _decode(value: bytes) -> tuple[int, int, MetadataRecord | None, str]:
+    """Return type, version and content of a data record, and why no release decodes it; empty: some do."""
+    cursor = FlexibleReader(value, 0, "metadata record")
     kind, version = -1, 0
     try:
         frame, kind, version = cursor.unsigned_varint(), cursor.unsigned_varint(), cursor.unsigned_varint()
         if frame != _FRAME_VERSION:
-            return _Decoded(record, kind, version, None, f"the frame version {frame} is unknown")
-        return _Decoded(record, kind, version, decode_metadata_record(record.value))
+            return kind, version, None, f"the frame version {frame} is unknown"
+        return kind, version, decode_metadata_record(value), ""
     except FormatError as error:
-        return _Decoded(record, kind, version, None, f"{_name(kind)} does not decode: {error}")
+        return kind, version, None, f"{_name(kind)} does not decode: {error}"
 
 
-def _record_stop(records: Sequence[_Decoded], rules: MetadataRules) -> MetadataStop | None:
+_NEVER: Final[tuple[int, MetadataStop | None]] = (MAX_INT64, None)
+"""The number and the stop of a record that is not there."""
+
+
+def _record_stop(log: _Log, rules: MetadataRules) -> MetadataStop | None:
     """Return the stop at a record: the first that does not decode, or that is not replayed."""
-    for each in records if rules.knows_voters else ():
-        reason = _undecodable(each, rules)
-        if reason is not None:
-            return MetadataStop(path=each.record.path, offset=each.record.offset, reason=reason)
-    for each in records:
-        path, offset = each.record.path, each.record.offset
-        reason = _undecodable(each, rules)
-        if reason is not None:
-            return MetadataStop(path=path, offset=offset, reason=reason)
-        if isinstance(each.says, FeatureLevel) and not _is_bootstrap(path):
-            span = rules.range_of(each.says.name)
-            if not span[0] <= each.says.level <= span[1]:
-                return _level_stop(path, offset, each.says.name, each.says.level, span)
-    return None
+    undecoded = next((each for each in log.forms.values() if _undecodable(each, rules)), None)
+    stops: list[tuple[int, MetadataStop | None]] = (
+        [] if undecoded is None else [(undecoded.number, _stop_of(undecoded, rules))]
+    )
+    if undecoded is None or not rules.knows_voters:
+        levels = ((number, _level_of(rules, path, offset, says)) for number, path, offset, says in log.levels)
+        stops += [next(((number, stop) for number, stop in levels if stop is not None), _NEVER), log.broken or _NEVER]
+    return min(stops, key=lambda each: each[0], default=_NEVER)[1]
 
 
-def _undecodable(each: _Decoded, rules: MetadataRules) -> str | None:
+def _stop_of(seen: _Seen, rules: MetadataRules) -> MetadataStop:
+    return MetadataStop(path=seen.path, offset=seen.offset, reason=_undecodable(seen, rules) or "")
+
+
+def _level_of(rules: MetadataRules, path: str, offset: int, record: FeatureLevel) -> MetadataStop | None:
+    """Return the stop at the level of a feature; None: the release supports it."""
+    span = rules.range_of(record.name)
+    is_known = span[0] <= record.level <= span[1]
+    return None if is_known else _level_stop(path, offset, record.name, record.level, span)
+
+
+def _undecodable(each: _Seen, rules: MetadataRules) -> str | None:
     """Return why a release does not decode a record; None: it does."""
-    control = each.record.control
-    if control is not None:
-        unknown = control in _VOTER_TYPES and not rules.knows_voters
-        return f"the control record {CONTROL_TYPE_NAMES[control]} (KIP-853) is unknown" if unknown else None
-    if each.stop is not None:
-        return each.stop
+    if each.control is not None:
+        unknown = each.control in _VOTER_TYPES and not rules.knows_voters
+        return f"the control record {CONTROL_TYPE_NAMES[each.control]} (KIP-853) is unknown" if unknown else None
+    if each.problem:
+        return each.problem
     last = rules.records.get(each.kind)
     if last is None:
         return f"records of type {each.kind} ({_name(each.kind)}) are unknown"
@@ -317,33 +422,25 @@ def _level_stop(path: str, offset: int | None, name: str, level: int, span: tupl
     return MetadataStop(path=path, offset=offset, reason=reason, feature=FeatureSpan(name, level, *span))
 
 
-def _setting_stop(records: Sequence[_Decoded], release: Release) -> MetadataStop | None:
+def _setting_stop(log: _Log, release: Release) -> MetadataStop | None:
     """Return the stop at a setting of a topic (`LogConfig.fromProps`); unknown ones are ignored."""
-    topics = ClusterTopics()
-    values: dict[tuple[str, str], tuple[_Record, str]] = {}
-    for each in records:
-        says = each.says
-        removed = None if says is None else topics.replay(says)
-        if removed is not None:
-            values = {key: value for key, value in values.items() if key[0] != removed}
-        elif isinstance(says, ConfigValue) and says.resource_type == TOPIC_RESOURCE:
-            values.pop((says.resource_name, says.name), None)
-            if says.value is not None:
-                values[says.resource_name, says.name] = (each.record, says.value)
     refused = []
-    for (topic, name), (record, value) in values.items():
-        if topic in topics.ids and has_topic_setting(name, release):
+    existing = log.topics.ids
+    for topic, settings in log.settings.items():
+        for name, (path, offset, value) in settings.items() if topic in existing else ():
+            if not has_topic_setting(name, release):
+                continue
             try:
                 check_topic_values({name: value}, release)
             except SettingError as error:
                 limit = str(error).rpartition(": ")[2].replace(f"Kafka {release}", "the release")
-                refused.append((topic, name, record, f"topic {topic} has {name}={value}: {limit}"))
+                refused.append((offset, path, topic, name, f"topic {topic} has {name}={value}: {limit}"))
     if not refused:
         return None
-    topic, name, record, reason = refused[0]
+    offset, path, topic, name, reason = refused[0]
     if len(refused) > 1:
         reason += f"; {count_of(len(refused) - 1, 'other setting')} of topics too"
-    return MetadataStop(path=record.path, offset=record.offset, reason=reason, setting=(topic, name))
+    return MetadataStop(path=path, offset=offset, reason=reason, setting=(topic, name))
 
 
 def _is_bootstrap(path: str) -> bool:
@@ -352,6 +449,14 @@ def _is_bootstrap(path: str) -> bool:
     `Snapshots.BOOTSTRAP_SNAPSHOT_ID`: its records were written to the log when the first controller became active.
     """
     return os.path.basename(path) == _BOOTSTRAP_SNAPSHOT
+
+
+def _first_int32(value: bytes) -> int:
+    """Return the first field of a record about a broker: its id."""
+    cursor = FlexibleReader(value, 0, "metadata record")
+    for _ in range(3):  # frame, type, version
+        cursor.unsigned_varint()
+    return cursor.int32()
 
 
 def _name(kind: int) -> str:
