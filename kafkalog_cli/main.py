@@ -28,8 +28,10 @@ write only into the directory of --to. Every command prints text, on a pipe too,
 JSON lines to a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result to a file.
 
 \b
-Example:
-  kafkalog dump /var/lib/kafka/orders-0
+First steps:
+  kafkalog preflight /var/lib/kafka      does it start, and what is lost?
+  kafkalog recover /var/lib/kafka        bring it back with the least loss
+  kafkalog dump /var/lib/kafka/orders-0  what is in these files?
 """
 COMMANDS: Final = {
     "dump": (

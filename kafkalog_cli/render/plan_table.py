@@ -262,6 +262,8 @@ def _lost(losses: Sequence[Row]) -> str:
     if not known:
         return "; readers lose records that cannot be counted"
     records = sum(number(row, "records") for row in losses)
+    if not known:
+        return "; readers lose an unknown number of records"
     least = "" if len(known) == len(losses) else "at least "
     text = f"; readers lose {least}{records:,} record{'' if records == 1 else 's'}"
     if all(row.get("committed_records") is not None for row in losses):

@@ -10,8 +10,8 @@ from rich.text import Text
 from kafkalog_cli.render.answer import NOTHING, Answer, AnswerTable, PartitionLine, rule_lines
 from kafkalog_cli.render.cells import NONE, human_bytes, time_cell
 from kafkalog_cli.render.summary import INDENT, sentence_texts
-from kafkalog_core.ops.preflight.preflight import way_of
 from kafkalog_core.ops.preflight.sentences import counted, event_text, what_of, why_of
+from kafkalog_core.ops.preflight.ways import way_of
 from kafkalog_core.text import duration
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import AT_DAMAGE, VERIFY, FindingType
+from kafkalog_core.findings.kinds import AT_DAMAGE, FindingType
 
 __all__ = ["EXCISIONS"]
 
@@ -14,7 +14,7 @@ _GAP: Final = "Keeps everything after it: it reads over missing offsets, as wher
 EXCISIONS: Final = {
     "excise.emptied": FindingType(
         "info",
-        "{size} from byte {position} on ({reason}) become an empty batch of offsets {first} to {last}.",
+        "Bytes {position} to {end} ({damage}) become an empty batch of offsets {first} to {last}.",
         _PASSES,
         "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
         "Unreadable bytes become what compaction leaves of a batch without records: 61 bytes that keep the offsets, "
@@ -22,7 +22,7 @@ EXCISIONS: Final = {
     ),
     "excise.removed": FindingType(
         "info",
-        "{size} from byte {position} on ({reason}) are removed: {what}.",
+        "Bytes {position} to {end} ({damage}) are removed, and {what}.",
         _GAP,
         "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
         "Messages of magic 0 and 1 leave a gap, because these formats have no empty batch. Bytes between two batches "
@@ -47,23 +47,22 @@ EXCISIONS: Final = {
         "warning",
         "The header at byte {position} is damaged too, so these fields of the empty batch are reconstructed: {fields}.",
         "Uses them as if a producer had written them.",
-        "Nothing needs to be done. Compare with another replica, if there is one: kafkalog replicas.",
+        "Nothing needs to be done. Compare with another replica, if there is one: kafkalog spark replicas.",
         "What the damaged header cannot show comes from the batches around it, from leader-epoch-checkpoint, or from a "
         "later producer snapshot.",
     ),
     "excise.transaction-open": FindingType(
         "warning",
-        "A marker may have been in a place that is excised: the transaction of producer {producer_id} from offset "
-        "{offset} on is open afterwards. {action}",
+        "A marker may have been in a place that is excised: the transaction of producer {producer_id} is open "
+        "afterwards, from offset {offset} on.",
         "Lets read_committed consumers read no record from that offset on until the transaction ends, and cleans "
         "nothing after it.",
-        "Start the broker, and abort the transaction if nothing else ends it: kafka-transactions.sh abort.",
+        "Start the broker, and abort the transaction if its coordinator does not end it: kafka-transactions.sh abort.",
         "An empty batch ends no transaction. The marker cannot be rebuilt, because nothing proves its outcome.",
     ),
     "excise.tail": FindingType(
         "warning",
-        "The end of the segment, {size} from byte {position} on ({reason}), is truncated too, as the segment is "
-        "rewritten.",
+        "The end of the segment, from byte {position} on ({damage}), is truncated too, as the segment is rewritten.",
         "Truncates it when it recovers the segment.",
         "Nothing needs to be done.",
         "No batch follows these bytes, so nothing is lost that a broker would keep.",
@@ -74,7 +73,7 @@ EXCISIONS: Final = {
         "Truncates the log there, or does not start.",
         "See what is there: kafkalog verify.",
         "One excision removes one obstacle. Other damage of the partition needs a decision of its own.",
-        next_step=VERIFY,
+        next_step="kafkalog verify {file}",
     ),
     "excise.producer-forgotten": FindingType(
         "info",
@@ -102,7 +101,7 @@ EXCISIONS: Final = {
     ),
     "excise.at-end": FindingType(
         "error",
-        "Nothing readable follows offset {offset} ({reason} at byte {position}): the log ends there. It does not "
+        "Nothing readable follows offset {offset} ({damage} at byte {position}): the log ends there. It does not "
         "change.",
         "Truncates the log there when it recovers the segment.",
         "Truncate it: kafkalog truncate --at-damage.",
@@ -119,7 +118,7 @@ EXCISIONS: Final = {
     ),
     "excise.left": FindingType(
         "error",
-        "The place at byte {position} ({reason}) cannot be excised: {problem}. The log does not change.",
+        "The place at byte {position} ({damage}) cannot be excised: {problem}. The log does not change.",
         "Truncates the log there, or does not start.",
         "Truncate the log there: kafkalog truncate --at-damage. To see what is after it: kafkalog dump --resync.",
         "Only what the simulated recovery of a broker passes is written.",

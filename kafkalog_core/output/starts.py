@@ -78,5 +78,6 @@ START_STEP: Final = new_table(
     Column("position", "int64", "byte from which on a log is truncated"),
     Column("offset", "int64", "offset of that byte, or of the file"),
     Column("bytes", "int64", "bytes of a log that are deleted"),
+    Column("reason", "string", "reason of the damage at which a log is truncated; null: there is none"),
     Column("why", "string", "a clause; null: that is normal"),
 )

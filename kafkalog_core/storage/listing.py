@@ -105,7 +105,8 @@ def stat_path(path: str) -> os.stat_result:
         planned = READING.planned[path]
         if planned is None:
             raise NotFoundError("no such file or directory", path=path)
-        return planned.stat_result()
+        result: os.stat_result = planned.stat_result()
+        return result
     try:
         return os.stat(path)
     except OSError as error:

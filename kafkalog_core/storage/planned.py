@@ -119,6 +119,10 @@ class PlannedFile(Struct, frozen=True):
     pieces: Pieces
     status: tuple[tuple[int, ...], int]
 
+    def opened(self, path: str) -> Source:
+        """Open it, under its path."""
+        return PlannedSource(path, self)
+
     def stat_result(self) -> os.stat_result:
         """Return its status."""
         values, mtime_ns = self.status

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from kafkalog_core.storage.planned import PlannedFile
 
 __all__ = ["READING", "ReadLimit"]
 
@@ -49,14 +47,15 @@ class _Reading(Struct):
         gives_way: whether it lets all other processes go first (`pool.give_way`).
         held: files that are open already, by their paths: descriptor, device, inode, and the thread that reads it. The
             pages are given back where they were opened (`reading_together`).
-        planned: files that are read as a plan will leave them, by their paths; None: deleted (`storage.planned`).
+        planned: files that are read as a plan will leave them (`storage.planned.PlannedFile`), by their paths; None:
+            deleted.
     """
 
     keeps_cache: bool = True
     limit: ReadLimit | None = None
     gives_way: bool = False
     held: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
-    planned: Mapping[str, PlannedFile | None] = field(default_factory=dict)
+    planned: Mapping[str, Any] = field(default_factory=dict)
 
 
 READING: Final = _Reading()

@@ -114,12 +114,11 @@ class Source:
 
             return _ObjectSource(name, ObjectFile(name, None if READING.limit is None else READING.limit.count))
         if name in READING.planned:
-            from kafkalog_core.storage.planned import PlannedSource  # noqa: PLC0415 -- for such a path alone
-
             planned = READING.planned[name]
             if planned is None:
                 raise NotFoundError("no such file or directory", path=name)
-            return PlannedSource(name, planned)
+            opened: Source = planned.opened(name)
+            return opened
         try:
             status = os.stat(name)
             # A FIFO would block the open

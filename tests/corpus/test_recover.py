@@ -37,8 +37,8 @@ LINES: Final = verifying.lines("recover_differences.txt", 3)
 TABLE: Final = Path(__file__).with_name("recovered.txt")
 _HEAD: Final = """\
 # Records (partition and offset, no markers) of every broken disk of the corpus: that can be read past damage before
-# anything is done; that are left and served after `recover --only-copy --apply`, after `reindex --as-broker --apply`, and
-# after nothing at all, each followed by an unclean start. A disk on which the broker does not start serves none.
+# anything is done; that are left after `recover --only-copy --apply`, after `reindex --as-broker --apply`, and after
+# nothing at all, each followed by an unclean start. A disk on which the broker does not start serves none.
 # Written by `python -m tests.corpus.test_recover`.
 """
 

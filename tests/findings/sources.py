@@ -28,6 +28,7 @@ SOURCES: Final = {
     "corpus": "tests/corpus",
     "groups": "fixtures/README.md",
     "impact": "tests/integration/test_impact.py",
+    "excise": "tests/integration/test_excise.py",
     "rolls": "tests/integration/test_live_dump.py",
     # what a line of Kafka's own log says by its words, and nothing more
     "wording": "kafkalog_core/findings/broker_messages.py",

@@ -19,6 +19,7 @@ PATH: Final = "/disk 1/orders-0/00000000000000000000.log"
 
 NO_COMMAND: Final = {
     "compaction.replacement": "a broker has to decide: it puts the file in its place or removes it",
+    "excise.replacement": "a broker has to decide: it puts the file in its place or removes it",
     "truncate.replacement": "a broker has to decide: it puts the file in its place or removes it",
     "dir.no-directory": "what has the name of a partition has to be replaced by the partition",
     "segment.log-unreadable": "what has the name of a log has to be replaced by the log",
@@ -47,6 +48,8 @@ NO_COMMAND: Final = {
     "reindex.index-full": "the value of the setting is the user's choice",
     "reindex.over-limit": "the value of the option is the user's choice",
     "snapshot.beyond-end": "the records after the end of the log are in no file here",
+    "excise.healthy": "to lose readable records is the user's choice",
+    "excise.others": "the text has the options to add to the command",
     "truncate.beyond-end": "the offset is the user's choice",
     "truncate.outside": "the offset is the user's choice",
     "txn.undecided": "dump's own options, which its text names",

@@ -87,6 +87,7 @@ def test_a_broker_starts_at_once_and_serves_every_readable_record(
         broker.close()
     assert [line for line in lines if _RECOVERS.search(line) and "__cluster_metadata" not in line] == []
     assert any("clean shutdown file was found" in line for line in lines)
-    assert read == promised
+    # aiokafka reads a batch of an unknown magic as one of magic 2; kafkalog reads no such batch
+    assert read >= promised if "flip.magic" in name else read == promised
     # what recover did not keep of what could be read before, of these kinds: a batch with a wrong base offset
     assert {each for each in before - promised if each[1] < 1000} == set()

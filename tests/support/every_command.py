@@ -139,11 +139,17 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--jobs 1 --kafka 4.3 --only-copy --apply {kafka}"),
         Case("--jobs 1 --kafka 4.3 --as-broker {kafka}", 4),
     ),
+    "excise": (
+        Case("--jobs 1 --offset 5 {kafka}/customers-0", 4),
+        Case("--jobs 1 --offset 5 --healthy {kafka}/customers-0", 4),
+        Case("--jobs 1 --offset 5 --healthy --apply {kafka}/customers-0"),
+    ),
     "truncate": (
         Case("--jobs 1 --to-offset 5 {kafka}/customers-0", 4),
         Case("--jobs 1 --at-damage {kafka}", 4),
         Case("--jobs 1 --to-offset 5 --apply {kafka}/customers-0"),
     ),
+    "preflight": (Case("--jobs 1 --now {now} {kafka}"), Case("--jobs 1 --now {now} --details {kafka}")),
     "impact": (
         Case("{kafka}", 4),
         Case("{plan}", 4, first="truncate --jobs 1 --to-offset 5 --plan-out {plan} {kafka}/orders-1"),

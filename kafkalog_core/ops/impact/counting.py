@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.read_committed import CommittedView
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["Counted", "DamagedPlace", "Span", "count_records"]
+__all__ = ["Counted", "DamagedOffsets", "Span", "count_records"]
 
 _OPTIONS: Final = ScanOptions(resync=True)
 _OF_ONE_BATCH: Final = frozenset({"crc-mismatch"})
@@ -47,7 +47,7 @@ class Span(Struct):
             self.last_timestamp_ms = last_ms if known is None else max(known, last_ms)
 
 
-class DamagedPlace(Struct, frozen=True):
+class DamagedOffsets(Struct, frozen=True):
     """A place in a log that cannot be read.
 
     Args:
@@ -72,7 +72,7 @@ class Counted(Struct, kw_only=True):
 
     bounds: list[int]
     spans: list[Span]
-    damages: list[DamagedPlace] = field(default_factory=list)
+    damages: list[DamagedOffsets] = field(default_factory=list)
     has_unknown: bool = False
 
     def damage_from(self, first: int) -> int | None:
@@ -146,7 +146,7 @@ class _Counter:
         """Note a place that cannot be read."""
         offset = self._next or 0
         if offset < self._end and len(self.counted.damages) < _MOST_DAMAGES:
-            self.counted.damages.append(DamagedPlace(offset, max(offset, hides_to)))
+            self.counted.damages.append(DamagedOffsets(offset, max(offset, hides_to)))
 
     def _run(self, run: Run) -> None:
         batches, bounds = run.batches, self.counted.bounds

@@ -1,4 +1,4 @@
-"""What the next start of a broker does to one partition: its steps, what is lost, and what stays wrong silently."""
+"""What the next start of a broker does to one partition: its steps, what is lost, and what remains wrong silently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.sim.start.disk import Fate
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["PartitionStart", "Step", "load_partition", "with_findings"]
+__all__ = ["PartitionStart", "StartStep", "load_partition", "total_of", "with_findings"]
 
 StepKind = Literal["recovered", "truncated", "emptied", "deleted", "renamed", "created", "written", "rewritten"]
 _IN_A_LOG: Final = frozenset({"log", "batch", "record", "segment", "txn"})
@@ -42,7 +42,7 @@ _OF_THE_START: Final = frozenset(
 _EPOCHS: Final = fixed_file_name(FileKind.LEADER_EPOCH)
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class StartStep(Struct, frozen=True, kw_only=True):
     """One thing that a start does to one file.
 
     Args:
@@ -52,6 +52,7 @@ class Step(Struct, frozen=True, kw_only=True):
         offset: of that byte, or of the file.
         size_bytes: bytes of a log that are deleted.
         why: a clause; empty: that is normal.
+        reason: of the damage at which a log is truncated, as in `SegmentRecovery.stop`; None: there is none.
     """
 
     kind: StepKind
@@ -60,6 +61,7 @@ class Step(Struct, frozen=True, kw_only=True):
     offset: int | None = None
     size_bytes: int = 0
     why: str = ""
+    reason: str | None = None
 
 
 class PartitionStart(Struct, frozen=True, kw_only=True):
@@ -82,7 +84,7 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
     place: PartitionPath
     log_dir: str
     result: LoadResult | None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StartStep, ...] = ()
     losses: tuple[Loss, ...] = ()
     cut: Literal["truncated", "below-start"] | None = None
     recovery_bytes: int = 0
@@ -99,14 +101,12 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
     @property
     def lost_records(self) -> int | None:
         """Records that the start deletes; None: they cannot be counted."""
-        counts = [loss.records for loss in self.losses]
-        return None if None in counts else sum(count or 0 for count in counts)
+        return total_of(loss.records for loss in self.losses)
 
     @property
     def lost_committed(self) -> int | None:
         """Those below the checkpointed high watermark; None: unknown."""
-        counts = [loss.committed_records for loss in self.losses]
-        return None if None in counts else sum(count or 0 for count in counts)
+        return total_of(loss.committed_records for loss in self.losses)
 
     @property
     def first_lost(self) -> int | None:
@@ -127,6 +127,11 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
         if result is None or result.problem is not None or not result.is_end_lost or self.last_offset is None:
             return 0
         return max(0, self.last_offset + 1 - result.end_offset)
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the start truncates or deletes its log, be it a torn end."""
+        return bool(self.losses) or any(step.kind in {"truncated", "emptied"} for step in self.steps)
 
     @property
     def is_harmed(self) -> bool:
@@ -172,6 +177,12 @@ def load_partition(place: PartitionPath, log_dir: str, facts: PartitionFacts) ->
     )
 
 
+def total_of(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of numbers; None: one of them is unknown."""
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)
+
+
 def with_findings(start: PartitionStart, findings: Sequence[Finding]) -> PartitionStart:
     """Return a start with the findings of the partition that are true after it, as before it."""
     result = start.result
@@ -210,20 +221,20 @@ def _ignore(_: int) -> None:
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
-def _steps(partition: Partition, result: LoadResult, snapshots: SnapshotFiles) -> Iterator[Step]:
+def _steps(partition: Partition, result: LoadResult, snapshots: SnapshotFiles) -> Iterator[StartStep]:
     """Yield what a start does, in the order of `LogLoader.load`."""
     for file, why in result.swept:
         is_log = file.name.kind is FileKind.LOG
-        yield Step(kind="deleted", path=file.path, size_bytes=file.size_bytes if is_log else 0, why=why)
+        yield StartStep(kind="deleted", path=file.path, size_bytes=file.size_bytes if is_log else 0, why=why)
     for file in result.moved:
-        yield Step(kind="renamed", path=file.path, why="the broker completes the replacement of segments")
+        yield StartStep(kind="renamed", path=file.path, why="the broker completes the replacement of segments")
     for file in result.orphans:
-        yield Step(kind="deleted", path=file.path, why="it has no log")
+        yield StartStep(kind="deleted", path=file.path, why="it has no log")
     for each in result.segments:
         yield from _of_segment(partition, each)
     for removed in result.removed:
         segment = removed.segment
-        yield Step(
+        yield StartStep(
             kind="deleted",
             path=segment.files[0].path,
             offset=segment.base_offset,
@@ -231,38 +242,41 @@ def _steps(partition: Partition, result: LoadResult, snapshots: SnapshotFiles) -
             why=removed.why,
         )
     for offset, path in snapshots.deleted.items():
-        yield Step(kind="deleted", path=path, offset=offset)
+        yield StartStep(kind="deleted", path=path, offset=offset)
     for offset in snapshots.written:
         name = segment_file_name(offset, FileKind.SNAPSHOT)
-        yield Step(kind="written", path=f"{partition.path}/{name}", offset=offset)
+        yield StartStep(kind="written", path=f"{partition.path}/{name}", offset=offset)
     if _are_epochs_changed(partition, result):
-        yield Step(kind="rewritten", path=f"{partition.path}/{_EPOCHS}")
+        yield StartStep(kind="rewritten", path=f"{partition.path}/{_EPOCHS}")
 
 
-def _of_segment(partition: Partition, each: LoadedSegment) -> Iterator[Step]:
+def _of_segment(partition: Partition, each: LoadedSegment) -> Iterator[StartStep]:
     if each.segment is None:
         path = f"{partition.path}/{segment_file_name(each.base_offset, FileKind.LOG)}"
-        yield Step(kind="created", path=path, offset=each.base_offset)
+        yield StartStep(kind="created", path=path, offset=each.base_offset)
         return
     path = each.segment.files[0].path
     if each.is_emptied:
         why = "its offsets go back where an index entry is due"
-        yield Step(kind="emptied", path=path, position=0, offset=each.base_offset, size_bytes=each.lost_bytes, why=why)
+        yield StartStep(
+            kind="emptied", path=path, position=0, offset=each.base_offset, size_bytes=each.lost_bytes, why=why
+        )
     elif each.lost_bytes:
         recovery = each.recovery
         offset = each.base_offset if recovery is None else recovery.end_offset
         why = "no whole batch follows" if recovery is None else recovery.stop_detail or "no whole batch follows"
-        yield Step(
+        yield StartStep(
             kind="truncated",
             path=path,
             position=each.size_bytes,
             offset=offset,
             size_bytes=each.lost_bytes,
             why=why,
+            reason=None if recovery is None else recovery.stop,
         )
     elif each.occasion is not None:
         why = "" if each.occasion == "unclean-stop" else each.why
-        yield Step(kind="recovered", path=path, offset=each.base_offset, why=why)
+        yield StartStep(kind="recovered", path=path, offset=each.base_offset, why=why)
 
 
 def _are_epochs_changed(partition: Partition, result: LoadResult) -> bool:

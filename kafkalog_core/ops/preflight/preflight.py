@@ -15,9 +15,9 @@ from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
 from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
-from kafkalog_core.ops.preflight.partition_starts import load_partition, with_findings
+from kafkalog_core.ops.preflight.partition_starts import load_partition, total_of, with_findings
 from kafkalog_core.ops.preflight.sentences import verdict_of, what_of, why_of
-from kafkalog_core.ops.preflight.ways import way_of_fate, way_of_loss
+from kafkalog_core.ops.preflight.ways import way_of
 from kafkalog_core.ops.repair.context import read_context, target_dirs
 from kafkalog_core.ops.verify.engine import log_bytes, verify
 from kafkalog_core.ops.verify.request import VerifyRequest
@@ -27,6 +27,7 @@ from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.locks import lock_holder
+from kafkalog_core.storage.paths import absolute
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -100,25 +101,14 @@ class Preflight(Struct, frozen=True, kw_only=True):
         return tuple(sorted(found, key=lambda each: (not each.is_harmed, -each.lost_bytes)))
 
     @property
-    def truncated(self) -> tuple[PartitionStart, ...]:
-        """The partitions whose log the start truncates or deletes, torn ends included."""
-        return tuple(
-            each
-            for each in self.partitions
-            if each.losses or any(step.kind in {"truncated", "emptied"} for step in each.steps)
-        )
-
-    @property
     def lost_records(self) -> int | None:
         """Records that the start deletes; None: they cannot be counted."""
-        counts = [each.lost_records for each in self.partitions]
-        return None if None in counts else sum(count or 0 for count in counts)
+        return total_of(each.lost_records for each in self.partitions)
 
     @property
     def lost_committed(self) -> int | None:
         """Those below a checkpointed high watermark; None: unknown."""
-        counts = [each.lost_committed for each in self.partitions]
-        return None if None in counts else sum(count or 0 for count in counts)
+        return total_of(each.lost_committed for each in self.partitions)
 
     @property
     def unserved_records(self) -> int:
@@ -147,7 +137,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> str:
         """One sentence without its full stop."""
-        return verdict_of(self)
+        return verdict_of(self.release, self.start, self.partitions, is_harmed=self.is_harmed)
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield the rows."""
@@ -200,14 +190,6 @@ class Preflight(Struct, frozen=True, kw_only=True):
             }
 
 
-def way_of(start: PartitionStart) -> str | None:
-    """Return the command line that avoids what a start does to a partition; None: there is none."""
-    path = start.place.path
-    if start.losses and start.cut is not None:
-        return way_of_loss(start.cut, path)
-    return way_of_loss("hidden", path) if start.hidden_offsets else way_of_fate(start.fate, path)
-
-
 def _partition_row(start: PartitionStart) -> dict[str, object]:
     result = start.result
     is_loaded = result is not None and result.problem is None
@@ -242,6 +224,7 @@ def _step_rows(start: PartitionStart) -> Iterator[dict[str, object]]:
             "position": step.position,
             "offset": step.offset,
             "bytes": step.size_bytes,
+            "reason": step.reason,
             "why": step.why or None,
         }
 
@@ -259,7 +242,10 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
     contexts = _of_one_release([read_context(each, request.kafka, request.now_ms) for each in directories])
     reader = _Reader(request, progress)
     reader.read()
-    findings = {each.root: tuple(reader.findings_of(each.root)) for each in directories}
+    findings = {
+        context.target.root: tuple(_with_strays(reader.findings_of(context.target.root), context))
+        for context in contexts
+    }
     loaded = [
         load_partition(place, context.target.root, context.facts(place.name, as_loaded=True))
         for context in contexts
@@ -310,7 +296,9 @@ class _Reader:
         )
         self._progress.expect(log_bytes(request.targets))
         before = None if clock is None else clock()
-        for verdict in verify(check, self._progress):
+        for found in verify(check, self._progress):
+            # the directories of a plan are absolute
+            verdict = replace(found, path=absolute(found.path), findings=tuple(map(_absolute, found.findings)))
             self._findings += verdict.findings
             if isinstance(verdict, PartitionVerdict):
                 self._verdicts[verdict.path] = verdict
@@ -334,6 +322,10 @@ class _Reader:
         return with_findings(replace(start, records=records, last_offset=last), verdict.findings)
 
 
+def _absolute(finding: Finding) -> Finding:
+    return replace(finding, path=absolute(finding.path))
+
+
 _SHOWN_SUBJECTS = frozenset({"dir", "meta", "checkpoint", "quorum-state", "metadata-log", "partition-metadata", "file"})
 
 
@@ -355,6 +347,17 @@ def _of_one_release(contexts: Sequence[DirContext]) -> list[DirContext]:
     """Return the contexts with the one release of the broker: that of the directory that shows most of it."""
     best = min((context.guess for context in contexts), key=lambda guess: len(guess.candidates))
     return [replace(context, guess=best) for context in contexts]
+
+
+def _with_strays(findings: Iterable[Finding], context: DirContext) -> Iterator[Finding]:
+    """Yield findings, and what is assigned elsewhere; verify does not ask the metadata log about empty directories."""
+    known = set()
+    for finding in findings:
+        known.add((finding.code, finding.path))
+        yield finding
+    for finding in context.assigned_elsewhere.values():
+        if (finding.code, finding.path) not in known:
+            yield finding
 
 
 def _check_one_broker(directories: Iterable[TargetDir]) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.ops.preflight.partition_starts import total_of
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kafkalog_core.kafka.sim.start.disk import Fate, StartEvent
+    from kafkalog_core.kafka.sim.start.disk import DiskStart, Fate, StartEvent
     from kafkalog_core.ops.preflight.partition_starts import PartitionStart
-    from kafkalog_core.ops.preflight.preflight import Preflight
 
 __all__ = ["counted", "event_text", "verdict_of", "what_of", "why_of"]
 
@@ -25,7 +25,7 @@ _FATES: Final[Mapping[Fate, str]] = {
     "unknown": "not simulated",
 }
 _SHOWN: Final = 3
-_NOT_SIMULATED: Final = "kafkalog does not simulate its start"
+_NOT_SIMULATED: Final = "no file at the top of its directory shows how the broker was stopped, or it is of Kafka 0.7"
 
 
 def counted(number: int, noun: str) -> str:
@@ -33,22 +33,25 @@ def counted(number: int, noun: str) -> str:
     return count_of(number if number == 1 else f"{number:,}", noun)
 
 
-def verdict_of(result: Preflight) -> str:
-    """Return one sentence without its full stop: whether the broker starts, and what is lost."""
-    head = f"A {result.release} broker"
-    stop = result.start.stop
-    if stop is not None:
-        more = len({event.path for event in result.start.events if event.effect == "stops"} - {stop.path})
-        others = f" ({counted(more, 'other file')} {'stops' if more == 1 else 'stop'} it too)" if more else ""
-        truncated = result.truncated
-        on_the_way = (
-            f"; while it loads other partitions it may truncate {counted(len(truncated), 'log')}" if truncated else ""
-        )
-        is_last = stop.effect == "offline"
-        last = ", and no other log directory is left" if is_last else ""
-        return f"{head} does not start: {event_text(stop, result.log_dirs)}{last}{others}{on_the_way}"
-    parts = [*_directories(result), *_logs(result)]
-    return f"{head} starts{_joined(parts)}{_after(result)}"
+def verdict_of(release: str, start: DiskStart, partitions: Sequence[PartitionStart], *, is_harmed: bool) -> str:
+    """Return one sentence without its full stop: whether the broker starts, and what is lost.
+
+    Args:
+        release: of the broker.
+        start: what its parts decide about the whole.
+        partitions: each with its start.
+        is_harmed: whether something is lost, hidden or refused.
+    """
+    head, stop = f"A {release} broker", start.stop
+    if stop is None:
+        parts = [*_directories(start, partitions), *_logs(partitions)]
+        return f"{head} starts{_joined(parts)}{_after(partitions, is_harmed=is_harmed)}"
+    more = len({event.path for event in start.events if event.effect == "stops"} - {stop.path})
+    others = f" ({counted(more, 'other file')} {'stops' if more == 1 else 'stop'} it too)" if more else ""
+    truncated = sum(each.is_truncated for each in partitions)
+    last = ", and no other log directory is left" if stop.effect == "offline" else ""
+    before = f"; while it loads other partitions it may truncate {counted(truncated, 'log')}" if truncated else ""
+    return f"{head} does not start: {event_text(stop, tuple(start.log_dirs))}{last}{others}{before}"
 
 
 def event_text(event: StartEvent, log_dirs: Sequence[str]) -> str:
@@ -70,52 +73,52 @@ def _joined(parts: Sequence[str]) -> str:
     return f", {', '.join(others)} and {last}" if others else f", and {last}"
 
 
-def _directories(result: Preflight) -> Iterator[str]:
-    offline = result.start.offline
+def _directories(start: DiskStart, partitions: Sequence[PartitionStart]) -> Iterator[str]:
+    offline = start.offline
     if offline:
         named = offline[0] if len(offline) == 1 else counted(len(offline), "log directory")
-        count = sum(each.fate in {"offline", "refused"} for each in result.partitions)
+        count = sum(each.fate in {"offline", "refused"} for each in partitions)
         yield f"takes {named} offline with {counted(count, 'partition')}"
-    strays = [each for each in result.partitions if each.fate == "stray"]
+    strays = [each for each in partitions if each.fate == "stray"]
     if strays:
         yield f"sets {_names(strays)} aside (renames {'it' if len(strays) == 1 else 'them'} to -stray)"
-    unserved = [each for each in result.partitions if each.fate == "unserved"]
+    unserved = [each for each in partitions if each.fate == "unserved"]
     if unserved:
         yield f"serves none of {counted(len(unserved), 'partition')}"
 
 
-def _logs(result: Preflight) -> Iterator[str]:
-    truncated = result.truncated
+def _logs(partitions: Sequence[PartitionStart]) -> Iterator[str]:
+    truncated = sum(each.is_truncated for each in partitions)
     if truncated:
-        yield f"truncates {counted(len(truncated), 'log')}"
-    hidden = [each for each in result.partitions if each.hidden_offsets]
+        yield f"truncates {counted(truncated, 'log')}"
+    hidden = [each for each in partitions if each.hidden_offsets]
     if hidden:
         yield f"hides the end of {counted(len(hidden), 'log')}"
 
 
-def _after(result: Preflight) -> str:
+def _after(partitions: Sequence[PartitionStart], *, is_harmed: bool) -> str:
     """Return what is lost, or that nothing is, as the end of the sentence."""
-    losing = [each for each in result.partitions if each.losses]
+    losing = [each for each in partitions if each.losses]
     texts = []
     if losing:
-        records = result.lost_records
+        records = total_of(each.lost_records for each in losing)
         where = _names(losing) if len(losing) <= _SHOWN else counted(len(losing), "partition")
         what = "an unknown number of records" if records is None else counted(records, "record")
         first = losing[0].first_lost
         from_ = f" from offset {first:,} on" if len(losing) == 1 and first is not None else ""
         texts.append(f"{what} of {where}{from_} {'is' if records == 1 else 'are'} lost")
-    hidden = [each for each in result.partitions if each.hidden_offsets]
+    hidden = [each for each in partitions if each.hidden_offsets]
     if hidden:
         offsets = sum(each.hidden_offsets for each in hidden)
         texts.append(
             f"{counted(offsets, 'offset')} of {_names(hidden)} {'is' if offsets == 1 else 'are'} assigned again"
         )
-    if not texts and not result.is_harmed:
+    if not texts and not is_harmed:
         texts.append("no record is lost")
-    unknown = [each for each in result.partitions if each.fate == "unknown"]
+    unknown = [each for each in partitions if each.fate == "unknown"]
     if unknown:
         texts.append(f"what happens to {_names(unknown)} is unknown")
-    silent = [each for each in result.partitions if each.silent]
+    silent = [each for each in partitions if each.silent]
     if silent:
         texts.append(f"{_names(silent)} {'is' if len(silent) == 1 else 'are'} wrong afterwards without a message")
     return f": {'; '.join(texts)}" if texts else ""
@@ -146,7 +149,7 @@ def what_of(start: PartitionStart) -> str:
 
 
 def why_of(start: PartitionStart) -> str:
-    """Return where and why, as clauses; empty: that is said elsewhere."""
+    """Return where and why, as clauses; empty: its fate is all."""
     problem = None if start.result is None else start.result.problem
     if start.result is None:
         return _NOT_SIMULATED

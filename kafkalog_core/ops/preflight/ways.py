@@ -10,28 +10,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_core.kafka.sim.start.disk import Fate
+    from kafkalog_core.ops.preflight.partition_starts import PartitionStart
 
-__all__ = ["way_of_fate", "way_of_loss"]
+__all__ = ["way_of"]
 
-_TRUNCATED: Final = "kafkalog reindex {} --as-broker"
+_OF_TRUNCATION: Final = "kafkalog reindex {} --as-broker"
 """Truncates the one damaged segment before the start, which then keeps the segments after it."""
-_OF_LOSS: Final = {
-    "truncated": _TRUNCATED,
-    "emptied": _TRUNCATED,
-    "hidden": "kafkalog verify {}",
-    "below-start": "kafkalog verify {}",
-}
-_OF_FATE: Final[Mapping[Fate, str]] = {"refused": "kafkalog verify {}", "unknown": "kafkalog verify {}"}
-"""What verify finds there names the next command."""
+_OF_HIDDEN: Final = "kafkalog verify {}"
+_OF_DELETION: Final = "kafkalog checkpoint {}"
+"""Repairs the log start offset beyond the end of the log, because of which the start deletes all segments."""
+_OF_FATE: Final[Mapping[Fate, str]] = {"refused": "kafkalog verify {}", "unknown": "kafkalog truncate {} --as-broker"}
 
 
-def way_of_loss(kind: str, path: str) -> str | None:
-    """Return the command line that avoids a loss in the directory of a partition; None: there is none."""
-    template = _OF_LOSS.get(kind)
-    return None if template is None else template.format(shell_path(path))
-
-
-def way_of_fate(fate: Fate, path: str) -> str | None:
-    """Return the command line that comes next for a partition that is not loaded; None: there is none."""
-    template = _OF_FATE.get(fate)
-    return None if template is None else template.format(shell_path(path))
+def way_of(start: PartitionStart) -> str | None:
+    """Return the command line that avoids what a start does to a partition; None: there is none."""
+    template = _OF_FATE.get(start.fate)
+    if start.losses:
+        template = _OF_DELETION if start.cut == "below-start" else _OF_TRUNCATION
+    elif start.hidden_offsets:
+        template = _OF_HIDDEN
+    return None if template is None else template.format(shell_path(start.place.path))

@@ -1,6 +1,17 @@
-"""Damaged places in logs, and what takes their place so that a broker keeps everything else.
+"""A broken disk, brought back with the least loss by which a broker starts.
 
+`kafkalog recover`, in the order of its work:
+
+- `recover`: the planner of one log directory: its partitions, its text files, then a simulated start on the result.
+- `replicas`: whether other replicas are in sync, by the metadata log: then the log is truncated, and not excised.
+- `partition`: the steps of one partition, and what a broker would lose by itself.
+- `joined`: a stage that joins the changes of all steps, and shows the result of one to the next.
+
+`kafkalog excise`, which `partition` uses too:
+
+- `excise`: the planner of single offsets, and the findings of an excision.
 - `places`: `find_places` reads a partition once, past damage, and returns every place at which a broker would stop.
-- `excision`: `excise` decides what takes the place of each (an empty batch, a mended header, a rebuilt marker, or
-  nothing), `stage_excision` stages the new segments with their indexes in a plan.
+- `clues`, `headers`: what is known of a damaged batch, by its header, its neighbours, snapshots and transaction logs.
+- `replacements`: what can take the place of each: an empty batch, a mended header, a rebuilt marker, or nothing.
+- `excision`: `excise` decides which of these it is, and `stage_excision` stages the new segments with their indexes.
 """

@@ -7,6 +7,7 @@ only if `verify` calls it an error, or if the user says that it may be healthy.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import SelectionError, StorageError
@@ -174,7 +175,7 @@ class _Planner:
                 wanted += [] if place in wanted else [place]
             elif place is not None or self._is_behind(found, offset):
                 end = place or next(each for each in found if each.is_tail)
-                self._refusals.add("excise.at-end", end.path, position=end.start, offset=offset, reason=end.reason)
+                self._refusals.add("excise.at-end", end.path, position=end.start, offset=offset, damage=end.reason)
             else:
                 self._refusals.add(
                     "excise.no-batch", self._partition.path, offset=offset, what=self._what_is_at(offset)
@@ -230,16 +231,13 @@ class _Planner:
     def _report_left(self, excision: Excision) -> None:
         for place, refusal in excision.left:
             self._refusals.add(
-                "excise.left", place.path, position=place.start, reason=place.reason, problem=refusal.rstrip(".")
+                "excise.left", place.path, position=place.start, damage=place.reason, problem=refusal.rstrip(".")
             )
 
     def _drop_tails(self, tails: list[DamagedPlace]) -> Iterator[Loss]:
         """Report the ends of rewritten segments that are dropped; yield what is lost with them."""
         for tail in tails[:1]:
-            size_bytes = tail.segment.size_bytes - tail.start
-            self._findings.add(
-                "excise.tail", tail.path, position=tail.start, size=count_of(size_bytes, "byte"), reason=tail.reason
-            )
+            self._findings.add("excise.tail", tail.path, position=tail.start, damage=tail.reason)
             loss = measure_loss(self._partition, [(tail.path, tail.start)], self._facts.high_watermark)
             if loss is not None:
                 yield loss
@@ -333,10 +331,12 @@ def findings_of(excision: Excision, facts: PartitionFacts, sink: Sink, judge: Ju
             partition=number,
             offset=transaction.first_offset,
             producer_id=transaction.producer_id,
-            action="It is unknown whether its coordinator ends it." if verdict is None else verdict.action,
         )
         command = abort_command(topic, number, known, facts.release)
-        sink.put(replace(finding, next_step=command.replace("{", "{{").replace("}", "}}")))
+        finding = replace(finding, next_step=command.replace("{", "{{").replace("}", "}}"))
+        if verdict is not None:
+            finding = replace(finding, broker_action=f"{finding.broker_action} {verdict.action}")
+        sink.put(finding)
     problem = None
     if excision.problem is not None:
         problem = excision.problem.sentence.removesuffix(".")
@@ -349,33 +349,23 @@ def findings_of(excision: Excision, facts: PartitionFacts, sink: Sink, judge: Ju
 
 def _report_place(excised: ExcisedPlace, sink: Sink) -> None:
     place, choice = excised
-    size, first, last = count_of(place.size_bytes, "byte"), place.first_offset, place.last_offset
-    at = {"position": place.start, "size_bytes": place.size_bytes, "offset": first}
+    first, last, fields = place.first_offset, place.last_offset, "; ".join(choice.reconstructed)
+    add = partial(sink.add, path=place.path, position=place.start, size_bytes=place.size_bytes, offset=first)
     if choice.way == "mended":
-        fields = "; ".join(choice.reconstructed)
-        sink.add("excise.mended", place.path, first=first, last=last, fields=fields, **at)  # type: ignore[arg-type]
+        add("excise.mended", first=first, last=last, fields=fields)
         return
     if choice.way == "marker":
-        sink.add("excise.marker", place.path, proof=choice.proof, **at)  # type: ignore[arg-type]
+        add("excise.marker", proof=choice.proof)
     elif choice.way == "removed":
-        what = "they hold no offset" if first is None else f"offsets {first} to {last} are missing afterwards"
-        sink.add("excise.removed", place.path, size=size, reason=place.reason, what=what, **at)  # type: ignore[arg-type]
+        what = "no offset is lost" if first is None else f"offsets {first} to {last} are missing afterwards"
+        add("excise.removed", end=place.end - 1, damage=place.reason, what=what)
         return
     else:
-        sink.add(
-            "excise.emptied",
-            place.path,
-            size=size,
-            reason=place.reason,
-            first=first,
-            last=last,
-            **at,  # type: ignore[arg-type]
-        )
-    if choice.reconstructed:
-        fields = "; ".join(choice.reconstructed)
-        sink.add("excise.reconstructed", place.path, fields=fields, **at)  # type: ignore[arg-type]
+        add("excise.emptied", end=place.end - 1, damage=place.reason, first=first, last=last)
+    if fields:
+        add("excise.reconstructed", fields=fields)
     if not choice.keeps_sequence:
-        sink.add("excise.producer-forgotten", place.path, first=first, last=last, **at)  # type: ignore[arg-type]
+        add("excise.producer-forgotten", first=first, last=last)
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------

@@ -103,9 +103,8 @@ class ExcisedSegment(Struct, frozen=True, kw_only=True):
         directory = self.segment.files[0].path.rpartition("/")[0]
         return f"{directory}/{segment_file_name(self.segment.base_offset, kind)}"
 
-    @property
     def pieces(self) -> Pieces:
-        """The new log."""
+        """Return the new log: slices of the old one, and new bytes."""
         return patched(self.segment.files[0].path, self.segment.size_bytes, self.patches)
 
 
@@ -187,7 +186,7 @@ def stage_excision(excision: Excision, stage: Stage) -> None:
     """Stage the new segments, each with its indexes as one replacement (`swap`), from the first to the last.
 
     It stages nothing else: snapshots, leader epochs, checkpoints and the clean shutdown file are not touched. A
-    producer snapshot that a broker wrote stays right, because an empty batch carries what the batch before it did.
+    producer snapshot that a broker wrote remains right, because an empty batch carries what the batch before it did.
     """
     for each in excision.segments:
         log = each.segment.files[0]
@@ -195,7 +194,7 @@ def stage_excision(excision: Excision, stage: Stage) -> None:
         why = f"{count_of(len(each.places), 'damaged place')} {'is' if len(each.places) == 1 else 'are'} excised"
         # The log keeps its modification time: retention and the cleaner take it for the time of its records
         # (LogSegment.largestTimestamp, Cleaner.doClean), and new batches have none of their own.
-        stage.write(log.path, each.pieces, why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)
+        stage.write(log.path, each.pieces(), why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)
         for kind in _SIDE_KINDS:
             content = each.indexes.get(kind)
             if content is not None:
@@ -407,8 +406,8 @@ def _blamed(
 def _txn_index(segment: Segment, recovery: SegmentRecovery | None) -> bytes | None:
     """Return the transaction index of a new segment; None: it has none.
 
-    It holds no byte positions, so the present one stays right, and it has what the log may have lost: markers, and the
-    first offsets of transactions. One that a broker would not trust, or that is missing, is rebuilt.
+    It holds no byte positions, so the present one remains right, and it has what the log may have lost: markers, and
+    the first offsets of transactions. One that a broker would not trust, or that is missing, is rebuilt.
     """
     file = segment.txnindex
     if file is not None and txn_index_fault(file.path, segment.base_offset) is None:

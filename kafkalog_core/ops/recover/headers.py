@@ -36,6 +36,8 @@ KEPT_BITS: Final = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 """The attributes that an emptied batch keeps (`DefaultRecordBatch.writeEmptyHeader`)."""
 _KNOWN_BITS: Final = CODEC_MASK | KEPT_BITS | DELETE_HORIZON_BIT
 _NONE: Final = -1
+_UNSET: Final = frozenset({-1, 0})
+"""What clients without idempotence write for the missing epoch and sequence."""
 
 
 class PlaceHeader(NamedTuple):
@@ -73,7 +75,10 @@ class PlaceHeader(NamedTuple):
     @property
     def names_no_producer(self) -> bool:
         """Whether it is of no producer: at most one of the three fields that say so is damaged."""
-        return (self.producer_id, self.producer_epoch, self.base_sequence).count(_NONE) > 1
+        has_no_sequence = self.base_sequence in _UNSET
+        if self.producer_id == _NONE:
+            return self.producer_epoch == _NONE or has_no_sequence
+        return self.producer_epoch == _NONE and has_no_sequence
 
     def is_framed(self, size_bytes: int) -> bool:
         """Return whether magic and length are those of a batch of this size."""
@@ -91,8 +96,8 @@ class PlaceHeader(NamedTuple):
         if flags & ~_KNOWN_BITS:
             return False
         if self.producer_id < 0:
-            is_none = (self.producer_id, self.producer_epoch, self.base_sequence) == (_NONE, _NONE, _NONE)
-            return is_none and not flags & TRANSACTIONAL_BIT
+            has_none = self.producer_id == _NONE and {self.producer_epoch, self.base_sequence} <= _UNSET
+            return has_none and not flags & TRANSACTIONAL_BIT
         if self.producer_epoch < 0:
             return False
         return self.base_sequence == _NONE if flags & CONTROL_BIT else self.base_sequence >= 0

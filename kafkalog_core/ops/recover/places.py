@@ -416,7 +416,7 @@ def _without_copy(segments: list[Segment], segment: Segment, part: _Bytes) -> _B
 def _is_tail(part: _Bytes, hole: _Hole) -> bool:
     """Return whether the log ends with a place, so that it is truncated there.
 
-    A whole batch of magic 2 at the end can be mended or emptied: the log end offset stays what it is.
+    A whole batch of magic 2 at the end can be mended or emptied: the log end offset does not change.
     """
     keeps_end = part.header is not None and part.header.is_framed(part.end - part.start) and part.batch is not None
     is_mended = part.header is not None and part.header.is_whole and len(hole.parts) == 1

@@ -272,7 +272,7 @@ class _Planner:
         if not self._joined.changes and not problems:
             then = "nothing has to be recovered"
         if problems:
-            return f"{alone}; {then}, but the broker does not start before {_places(len(problems))} repaired by hand"
+            return f"{alone}; {then}, but {_places(len(problems))} left that a person has to repair first"
         return f"{alone}; {then}{', and the broker starts without recovery' if self._is_marked() else ''}"
 
     def _short(self, path: str) -> str:
@@ -299,7 +299,8 @@ def _counted(losses: Sequence[Loss]) -> str:
     if not known:
         return f"records of {places} that cannot be counted"
     least = "" if len(known) == len(losses) else "at least "
-    return f"{least}{count_of(sum(known), 'record')} of {places}"
+    total = sum(known)
+    return f"{least}{total:,} record{'' if total == 1 else 's'} of {places}"
 
 
 def _distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -98,7 +98,7 @@ class Choice(NamedTuple):
     """What may take the place.
 
     `reconstructed` has a clause for each field that was not taken from the header; `keeps_sequence` is whether the
-    producer that wrote there stays known with its last sequence number, if there was one.
+    producer that wrote there remains known with its last sequence number, if there was one.
     """
 
     way: Way
@@ -128,6 +128,8 @@ def _choices(place: DamagedPlace, clues: Clues) -> Iterator[Choice]:
         yield from _emptied_by_header(place, header, first, last, clues)
     elif clues.markers or clues.batches:
         yield from _emptied_by_clues(place, first, last, clues)
+    else:
+        yield from _emptied_by_first(place, first, last, clues)
     yield _plain(place, first, last, clues)
 
 
@@ -143,8 +145,10 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
         offset = _offset_of_message(entry, first, last)
         if offset is not None:
             entry[:8] = offset.to_bytes(8, "big")
-            fields = ((0, 8, "its offset"), (8, 12, "its size"))
-            changed = tuple(text for at, end, what in fields for text in _changed(old[at:end], entry[at:end], what))
+            changed = (
+                *_changed(old[:8], entry[:8], "its offset"),
+                *_changed(old[8:], entry[8:LOG_OVERHEAD], "its size"),
+            )
             yield Choice("mended", bytes(entry), changed)
         return
     # In a log without gaps the batch fills what is missing; in a compacted one only its own offset can say where it is
@@ -270,6 +274,23 @@ def _emptied_by_clues(place: DamagedPlace, first: int, last: int, clues: Clues) 
                 parts.append(_plain(place, begin, end, clues).content)
         around = f"offsets {first} to {last} {_AROUND}"
         yield Choice("marker" if marks else "emptied", b"".join(parts), (around, *names), _proofs(marks.values()))
+
+
+def _emptied_by_first(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterator[Choice]:
+    """Yield an empty batch by the header that begins a place of several batches, and one of no producer for the rest.
+
+    A header that begins with the first missing offset was written there, whatever has become of what follows it.
+    """
+    header = place.header
+    if header is None or header.magic != MAGIC_V2 or not header.has_valid_producer or header.record_count < 0:
+        return
+    if header.base_offset != first or not first <= header.last_offset < last:
+        return
+    rest = f"offsets {header.last_offset + 1} to {last} {_AROUND}"
+    for choice in _emptied_by_header(place, header, first, header.last_offset, clues):
+        plain = _plain(place, header.last_offset + 1, last, clues)
+        content = choice.content + plain.content
+        yield Choice("emptied", content, (*choice.reconstructed, rest, _NO_PRODUCER), keeps_sequence=False)
 
 
 def _cuts(spans: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:

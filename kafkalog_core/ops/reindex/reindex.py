@@ -202,7 +202,8 @@ class PartitionReindex:
         yield from steps
         # LogSegment.recover would truncate here. Without --as-broker nothing is truncated, and an index up to the
         # damage would hide what follows it.
-        if recovery.stop is not None and not self._is_tail(recovery, is_last=is_last) and not self._task.as_broker:
+        is_tail = is_last and recovery.stop in _TAIL
+        if recovery.stop is not None and not is_tail and not self._task.as_broker:
             if is_meant:
                 self._refuse_damage(path, recovery)
             self._forget(segment)
@@ -263,10 +264,6 @@ class PartitionReindex:
         self._has_legacy = self._has_legacy or recovery.has_legacy
         if self._epochs is not None:
             self._epochs += [EpochStart(*each) for each in recovery.epochs]
-
-    def _is_tail(self, recovery: SegmentRecovery, *, is_last: bool) -> bool:
-        """Return whether an append was interrupted there, so that no batch is lost."""
-        return is_last and recovery.stop in _TAIL
 
     def _segment_task(self, segment: Segment, *, is_last: bool) -> SegmentCheck:
         return SegmentCheck(

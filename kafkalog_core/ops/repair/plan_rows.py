@@ -202,6 +202,8 @@ def _lost(losses: Iterable[Loss]) -> str:
     records = [loss.records for loss in pieces if loss.records is not None]
     committed = [loss.committed_records for loss in pieces if loss.committed_records is not None]
     known = f"{sum(records):,} records" if len(records) == len(pieces) else f"at least {sum(records):,} records"
+    if not records:
+        known = "an unknown number of records"
     share = f" (at least {sum(committed):,} of them committed)" if len(committed) == len(pieces) else ""
     return f", and {known}{share} are lost to readers"
 

@@ -84,6 +84,30 @@ def test_without_a_header_the_fields_come_from_the_batches_around(tmp_path: Path
     assert written.log(12).read_bytes()[start : start + EMPTY_BYTES] == empty
 
 
+def test_clients_without_idempotence_that_write_a_sequence_have_no_producer(tmp_path: Path) -> None:
+    """aiokafka does."""
+    fields = {"producer_id": -1, "producer_epoch": -1, "base_sequence": 0}
+    written = write(tmp_path, **fields)
+    start, end = written.at(12, 1)
+    written.flip(12, end - 5)
+    check(written, range(15, 18), 15)
+    new = written.log(12).read_bytes()[start : start + EMPTY_BYTES]
+    assert new == build.empty_batch(15, 17, max_timestamp_ms=1017, **fields)
+
+
+def test_a_header_before_a_stretch_of_garbage_is_kept(tmp_path: Path) -> None:
+    """The first of two batches keeps its producer; what follows it has none."""
+    written = write(tmp_path, producer_id=5, producer_epoch=0, base_sequence=9)
+    start, _ = written.at(12, 1)
+    written.patch(12, start + EMPTY_BYTES, b"\xee" * (written.at(12, 2)[1] - start - EMPTY_BYTES))
+    (place,) = places_of(written.partition)
+    assert (place.start, place.end) == (start, written.at(12, 2)[1])
+    check(written, range(15, 21), 16)
+    new = written.log(12).read_bytes()[start : start + 2 * EMPTY_BYTES]
+    kept = build.empty_batch(15, 17, max_timestamp_ms=1017, producer_id=5, producer_epoch=0, base_sequence=9)
+    assert new == kept + build.empty_batch(18, 20, max_timestamp_ms=1014)
+
+
 def test_one_wrong_field_of_three_names_no_producer(tmp_path: Path) -> None:
     """Seen on the disk of a real broker: the low byte of producer id -1 had become 0xbe."""
     written = write(tmp_path)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.planners import make_plan, parse_plans, plan_file
-from kafkalog_core.ops.repair.apply import apply_plan
-from kafkalog_core.ops.repair.context import target_dir, target_dirs
+from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
-from kafkalog_core.storage.changing.writer import Disk
 from tests.support import build
 from tests.support.clusters import (
     partition_change_record,
@@ -22,6 +19,7 @@ from tests.support.clusters import (
     write_metadata_log,
 )
 from tests.support.excising import Written, read_offsets, write
+from tests.support.recover_plans import plan, recover
 from tests.support.repairs import snapshot, undo_all
 from tests.support.truncating import INTERVAL, MARK, NOW_MS, RECOVERY, STARTS, started
 
@@ -32,27 +30,6 @@ if TYPE_CHECKING:
 
 ALL = set(range(36))
 LOST = {15, 16, 17}
-
-
-def plan(path: Path, *others: Path, **options: Any) -> PlanDraft:
-    """A plan of recover; `others` are named with the directory."""
-    kafka = {
-        "kafka": "4.3",
-        "config": None,
-        "assignments": [f"log.index.interval.bytes={INTERVAL}"],
-        "topic_assignments": [],
-    }
-    target = target_dirs(resolve([str(path), *map(str, others)]))[0] if others else target_dir([str(path)])
-    return make_plan("recover", PlanRequest(target=target, options={"kafka": kafka, **options}, now_ms=NOW_MS))
-
-
-def recover(path: Path, *others: Path, **options: Any) -> PlanDraft:
-    """Plan and apply; then there is nothing to do."""
-    draft = plan(path, *others, **options)
-    assert not draft.plan.obstacles
-    apply_plan(draft, Disk(), now_ms=NOW_MS)
-    assert plan(path, *others, **options).plan.changes == ()
-    return draft
 
 
 def codes(draft: PlanDraft) -> set[str]:

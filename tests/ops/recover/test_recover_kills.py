@@ -12,8 +12,8 @@ from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
-from tests.ops.recover.test_recover import plan
 from tests.support.excising import Written, read_offsets, write
+from tests.support.recover_plans import plan
 from tests.support.repairs import CountingDisk, DyingDisk, Killed, names_of_ours, snapshot, undo_all
 from tests.support.truncating import MARK, NOW_MS, started
 

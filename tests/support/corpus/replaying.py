@@ -197,3 +197,9 @@ def _is_left_to_reindex(file: str, mine: dict[str, bytes], before: dict[str, byt
     stem = file.partition(".")[0]
     log = f"{stem}.log"
     return file.endswith("index") and mine.get(log) == before.get(log)
+
+
+def after_start(before: Path, options: dict[str, Any], now_ms: int) -> dict[str, dict[str, bytes]]:
+    """Return the files of each partition as a start leaves them, by directory; those whose load fails are left out."""
+    played = ((place.name.raw, _play(place, before, options, now_ms)) for place in _places(before))
+    return {name: each.files() for name, each in played if each.result.problem is None}

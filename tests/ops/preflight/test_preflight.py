@@ -1,0 +1,143 @@
+"""`kafkalog preflight` on small disks: the verdict, the rows, the exit status, and that nothing is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalog_cli.main import cli
+from tests.support.log_dirs import tree_hash
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+_FIXTURES: Final = Path(__file__).resolve().parents[3] / "fixtures"
+_LOG: Final = f"{204:020d}.log"
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """The disk of a killed broker of 4.3.1, with a damaged batch in the middle of a log."""
+    shutil.copytree(_FIXTURES / "crashed", tmp_path / "disk")
+    return tmp_path / "disk"
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Path:
+    """The disk of a broker that was stopped cleanly."""
+    shutil.copytree(_FIXTURES / "demo", tmp_path / "demo")
+    return tmp_path / "demo"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(
+        cli, ["preflight", "--now", "2026-11-23", "--kafka", "4.3.1", *map(str, arguments)], catch_exceptions=False
+    )
+
+
+def rows(*arguments: object) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for line in run("--ndjson", *arguments).stdout.splitlines():
+        row = json.loads(line)
+        found.setdefault(row["type"], []).append(row)
+    return found
+
+
+def verdict(*arguments: object) -> str:
+    return " ".join(run(*arguments).stdout.partition("\n\n")[0].split())
+
+
+def test_the_first_line_has_the_loss(crashed: Path) -> None:
+    """The record counts are those of what a consumer read of the base; 9 of 117 offsets are in the damaged batch."""
+    before = tree_hash(crashed)
+    ended = run(crashed)
+    assert ended.exit_code == 4
+    assert ended.stdout.startswith(
+        "A 4.3.1 broker starts, and truncates 1 log: 108 records of orders-0 from offset 218 on are lost.\n"
+    )
+    assert f"kafkalog reindex {crashed}/orders-0 --as-broker" in ended.stdout
+    assert tree_hash(crashed) == before
+
+
+def test_the_rows_have_it_in_parts(crashed: Path) -> None:
+    found = rows(crashed)
+    (head,) = found["preflight"]
+    assert (head["starts"], head["lost_records"], head["lost_committed_records"]) == (True, 108, 0)
+    (partition,) = found["partition_start"]
+    assert (partition["fate"], partition["log_end_offset"], partition["lost_records"]) == ("loaded", 218, 108)
+    steps = {Path(row["file"]).name: row for row in found["start_step"]}
+    assert (steps[_LOG]["step"], steps[_LOG]["position"], steps[_LOG]["reason"]) == ("truncated", 1825, "crc-mismatch")
+    deleted = [name for name, row in steps.items() if row["step"] == "deleted" and name.endswith(".log")]
+    assert deleted == [f"{base:020d}.log" for base in (235, 267, 308)]
+    (loss,) = found["loss"]
+    assert (loss["first_offset"], loss["next_offset"]) == (227, 335)
+
+
+def test_records_below_the_high_watermark_are_told_apart(crashed: Path) -> None:
+    (crashed / "replication-offset-checkpoint").write_text("0\n1\norders 0 300\n")
+    (head,) = rows(crashed)["preflight"]
+    assert 0 < head["lost_committed_records"] < head["lost_records"]
+    assert f"{head['lost_committed_records']} of the lost records are below the high watermark" in run(crashed).stdout
+
+
+def test_after_a_clean_stop_the_damage_remains(crashed: Path) -> None:
+    """A start reads no batch then: nothing is lost, and consumers meet the batch."""
+    (crashed / ".kafka_cleanshutdown").touch()
+    ended = run(crashed)
+    assert ended.exit_code == 0
+    assert "no record is lost; orders-0 is wrong afterwards without a message" in verdict(crashed)
+    assert "batch.crc-mismatch" in ended.stdout
+
+
+def test_a_whole_disk(demo: Path) -> None:
+    ended = run(demo)
+    assert ended.exit_code == 0
+    assert ended.stdout.startswith("A 4.3.1 broker starts: no record is lost.\n\n7 partitions: nothing is lost\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("lost+found/", "", "does not start: lost+found: "),
+        ("orders-0/backup.log", "x", "does not start: orders-0/backup.log: "),
+        ("orders-0/leader-epoch-checkpoint", "9\n", "no other log directory is left"),
+        ("meta.properties", "version=1\n", "does not start: meta.properties"),
+    ],
+)
+def test_what_stops_a_broker_is_named_with_the_next_command(demo: Path, name: str, content: str, text: str) -> None:
+    if name.endswith("/"):
+        (demo / name).mkdir()
+    else:
+        (demo / name).write_text(content)
+    ended = run(demo)
+    assert ended.exit_code == 4
+    assert text in verdict(demo)
+    (head,) = rows(demo)["preflight"]
+    assert (head["starts"], head["stopped_by"]) == (False, f"{demo}/{name.rstrip('/')}")
+    assert all(row["next_command"] for row in rows(demo)["start_event"])
+
+
+def test_with_another_log_directory_the_broker_starts_without_one(demo: Path, crashed: Path) -> None:
+    (demo / "log-start-offset-checkpoint").write_text("9\n")
+    text = verdict(demo, crashed)
+    assert "takes" in text
+    assert "offline" in text
+    assert rows(demo, crashed)["preflight"][0]["offline"] == str(demo)
+
+
+def test_a_partition_of_a_disk_is_refused(crashed: Path) -> None:
+    ended = CliRunner().invoke(cli, ["preflight", str(crashed / "orders-0")])
+    assert ended.exit_code != 0
+    assert "name its log directories" in ended.output
+
+
+def test_a_relative_path_is_the_same(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (crashed / "lost+found").mkdir()
+    monkeypatch.chdir(crashed.parent)
+    assert verdict("disk") == verdict(crashed)
