@@ -21,7 +21,7 @@ from kafkalog_core.kafka.sim.batch_places import partition_bounds
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.sim.partition_copies import PartitionCopy
-from kafkalog_core.ops.recover.excision import excise, stage_excision
+from kafkalog_core.ops.recover.excision import excise, is_lost_marker, stage_excision
 from kafkalog_core.ops.recover.places import BadBatch, find_places, neighbour
 from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
 from kafkalog_core.ops.repair.loss import measure_loss
@@ -364,6 +364,8 @@ def _report_place(excised: ExcisedPlace, sink: Sink) -> None:
         add("excise.emptied", end=place.end - 1, damage=place.reason, first=first, last=last)
     if fields:
         add("excise.reconstructed", fields=fields)
+    if is_lost_marker(excised) and place.header is not None:
+        add("excise.marker-lost", producer_id=place.header.producer_id)
     if not choice.keeps_sequence:
         add("excise.producer-forgotten", first=first, last=last)
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.planned import Pieces
 
-__all__ = ["ExcisedPlace", "ExcisedSegment", "Excision", "LeftPlace", "excise", "stage_excision"]
+__all__ = ["ExcisedPlace", "ExcisedSegment", "Excision", "LeftPlace", "excise", "is_lost_marker", "stage_excision"]
 
 _SIDE_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
@@ -195,6 +195,10 @@ def stage_excision(excision: Excision, stage: Stage) -> None:
         # The log keeps its modification time: retention and the cleaner take it for the time of its records
         # (LogSegment.largestTimestamp, Cleaner.doClean), and new batches have none of their own.
         stage.write(log.path, each.pieces(), why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)
+        if each.segment.txnindex is not None and each.txn_index is None:
+            stage.remove(
+                each.segment.txnindex.path, why="no broker trusts it, and no transaction is aborted", swap=base
+            )
         for kind in _SIDE_KINDS:
             content = each.indexes.get(kind)
             if content is not None:
@@ -365,7 +369,7 @@ class _Excising:
         cut = next((each for each in result.segments if each.lost_bytes), None)
         place = None if cut is None else (cut.base_offset, cut.size_bytes)
         emptied = [each.place.last_offset or 0 for each in found.places if not each.choice.keeps_sequence]
-        emptied += [each.place.last_offset or 0 for each in found.places if _is_lost_marker(each)]
+        emptied += [each.place.last_offset or 0 for each in found.places if is_lost_marker(each)]
         states, last = load.producers, max(emptied, default=-1)
         still_open = () if states is None else states.open_transactions()
         return replace(
@@ -436,7 +440,7 @@ def _with_files(partition: Partition, new: Mapping[str, tuple[FileInfo, int]]) -
 
 
 # --- what is lost -----------------------------------------------------------------------------------------------------
-def _is_lost_marker(excised: ExcisedPlace) -> bool:
+def is_lost_marker(excised: ExcisedPlace) -> bool:
     """Return whether an emptied place was a transaction marker, as far as its header shows."""
     header, choice = excised.place.header, excised.choice
     is_marker = header is not None and header.has_valid_producer and header.is_control
@@ -447,7 +451,7 @@ def _loss_of(partition: Partition, facts: PartitionFacts, excised: ExcisedPlace)
     """Return what is lost with a place; None: no record, as far as its header and the batches around it show."""
     place, choice = excised
     first, last = place.first_offset, place.last_offset
-    if first is None or last is None or choice.way not in {"emptied", "removed"} or _is_lost_marker(excised):
+    if first is None or last is None or choice.way not in {"emptied", "removed"} or is_lost_marker(excised):
         return None
     header = place.header
     is_own = header is not None and header.magic == MAGIC_V2 and header.has_valid_producer
@@ -465,7 +469,7 @@ def _loss_of(partition: Partition, facts: PartitionFacts, excised: ExcisedPlace)
         records=records,
         bytes=place.size_bytes,
         committed_records=None if records is None or watermark is None else records if last < watermark else 0,
-        first_timestamp_ms=None if own is None or own.base_timestamp_ms < 0 else own.base_timestamp_ms,
+        first_timestamp_ms=None if own is None or own.first_timestamp_ms < 0 else own.first_timestamp_ms,
         max_timestamp_ms=None if own is None or own.max_timestamp_ms < 0 else own.max_timestamp_ms,
         transactions=0 if own is None else int(bool(own.attributes & TRANSACTIONAL_BIT)),
         producers=0 if own is None else int(own.producer_id >= 0),
