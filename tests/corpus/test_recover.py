@@ -34,6 +34,7 @@ pytestmark = pytest.mark.corpus
 
 DISKS: Final = brought_back.disks()
 LINES: Final = verifying.lines("recover_differences.txt", 3)
+FIGURED: Final = [disk for disk in DISKS if not disk.id.startswith("old/k07")]  # no start of 0.7 is simulated
 TABLE: Final = Path(__file__).with_name("recovered.txt")
 _HEAD: Final = """\
 # Records (partition and offset, no markers) of every broken disk of the corpus: that can be read past damage before
@@ -117,7 +118,7 @@ def kept_figures() -> dict[str, Figures]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("disk", DISKS, ids=lambda disk: disk.id)
+@pytest.mark.parametrize("disk", FIGURED, ids=lambda disk: disk.id)
 def test_the_records_that_are_left(corpus: Path, tmp_path: Path, disk: Disk) -> None:
     assert figures(corpus, tmp_path, disk) == kept_figures()[disk.id]
 
@@ -134,7 +135,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         corpus = Path(scratch) / "corpus"
         archives.unpack(archives.source(), corpus)
-        for number, disk in enumerate(DISKS):
+        for number, disk in enumerate(FIGURED):
             into = Path(scratch) / str(number)
             into.mkdir()
             found = figures(corpus, into, disk)

@@ -166,6 +166,7 @@ def _spoil_texts(root: Path) -> None:
 
 
 _HARM = {
+    "recover": _tear,  # before damage in the middle is excised, a start truncates the log there
     "retain": _tear,
     "truncate": _tear,
     "reindex": _spoil_indexes,
@@ -199,6 +200,7 @@ COMMANDS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("retain", {"assignment": "retention.bytes=0"}, "full"),
     ("truncate", {"at_damage": True}, "full"),
     ("truncate", {"as_broker": True}, "full"),
+    ("recover", {"only_copy": True}, "least"),
     ("reindex", {}, "full"),
     ("checkpoint", {}, "least"),
     ("compact", {"force": True}, "least"),

@@ -215,8 +215,9 @@ class _Work:
         choice = self._task.choice
         if choice == "as-broker":
             self._truncate(broker.truncation, broker.companions, None)
-        if choice != "as-broker":
-            self._forget_impossible_start()
+            self._take(*self._replayed(as_broker=False))
+            return
+        self._forget_impossible_start()
         steps, report = self._replayed(as_broker=False)
         is_whole = not (
             report.refusals or report.tail_bytes or broker.truncation or broker.refusal or self._is_given_up
@@ -250,6 +251,7 @@ class _Work:
         if partition.topic == METADATA_TOPIC or not any(place.is_excisable for place in places):
             return
         excision = excise(partition, self._facts, places, transaction_logs=self._task.transaction_logs)
+        self._done.is_damaged = bool(excision.losses or excision.left)
         findings_of(excision, self._facts, self._sink)
         for left in excision.left:
             what = f"byte {left.place.start}, {left.place.detail}"

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.rules.setting_table import Setting
+    from kafkalog_core.kafka.sim.start.disk import Effect
     from kafkalog_core.ops.recover.partition import Choice, PartitionRecovery
     from kafkalog_core.ops.recover.replicas import KnownReplicas
     from kafkalog_core.ops.repair.loss import Loss
@@ -88,7 +89,7 @@ class _Planner:
         """Stage the changes of all partitions, then those of the log directory, and return the report."""
         self._target.check_no_files("recover works on whole partitions: name a partition directory")
         tasks = list(self._tasks())
-        stopped = tuple(each for each in self._outside_logs() if self._stops(each))
+        stopped = tuple(self._outside_logs())
         size_bytes = sum(_log_bytes(task.path) for task in tasks)
         self._progress.expect(size_bytes)
         work = [(task,) for task in tasks]
@@ -101,18 +102,17 @@ class _Planner:
             marked = self._marked(problems, repaired)
         self._joined.pass_on(self._stage, starts_first=any(each.is_below_start for each in done))
         elsewhere = self._context.assigned_elsewhere
-        changed = {change.path for change in self._joined.changes}
         losses = tuple(loss for each in done for loss in (*each.losses, *each.unread))
         refusals = (*(finding for each in done for finding in each.refusals), *(marked or repaired).refusals)
         return PlanReport(
             findings=_distinct(
                 (*(finding for each in done for finding in each.findings), *repaired.findings, *elsewhere.values())
             ),
-            refusals=_distinct((*_unrepaired(refusals, changed), *problems)),
+            refusals=_distinct((*refusals, *problems)),
             losses=losses,
             settings=distinct_settings(self._used) if tasks else (),
             release=self._context.guess if tasks else None,
-            needs_release=bool(changed) and not self._context.guess.agree(_rules),
+            needs_release=bool(self._joined.changes) and not self._context.guess.agree(_rules),
             details=repaired.details,
             note=None if marked is None else marked.note,
             undecided=self._undecided(done),
@@ -242,8 +242,9 @@ class _Planner:
         made = any(change.path.endswith(".kafka_cleanshutdown") for change in self._joined.changes)
         return made or (log_dir is not None and log_dir.is_clean)
 
-    def _stops(self, finding: Finding) -> bool:
-        return effect_of(finding, rules_of(self._context.release)) in {"stops", "offline"}
+    def _with_effect(self, findings: Iterable[Finding], *effects: Effect) -> list[str]:
+        rules = rules_of(self._context.release)
+        return [finding.path for finding in findings if effect_of(finding, rules) in effects]
 
     def _verdict(
         self, done: Sequence[PartitionRecovery], stopped: Sequence[Finding], problems: Sequence[Finding]
@@ -252,13 +253,15 @@ class _Planner:
 
         Args:
             done: the partitions.
-            stopped: why the broker would not start because of files outside of the logs.
+            stopped: what else a broker would not do because of files outside of the logs.
             problems: what the plan does not repair.
         """
         own = [loss for each in done for loss in each.own_losses]
         losses = [loss for each in done for loss in each.losses]
         unread = [loss for each in done for loss in each.unread]
-        causes = [each.path for each in stopped] + [each.path for each in done if each.own_problem is not None]
+        causes = self._with_effect(stopped, "stops", "offline")
+        causes += [each.path for each in done if each.own_problem is not None]
+        strays = self._with_effect(stopped, "stray")
         if causes:
             names = [*map(self._short, dict.fromkeys(causes))]
             alone = f"by itself the broker does not start, because of {first_of(names)}"
@@ -266,6 +269,8 @@ class _Planner:
             alone = f"by itself the broker would delete {_counted(own)}"
         else:
             alone = "by itself the broker would delete no record that can be read"
+        if strays and not causes:
+            alone += f", and serve nothing of {count_of(len(strays), 'partition')} that it renames to -stray"
         then = f"this plan deletes {_counted(losses)}" if losses else "this plan deletes none"
         if unread:
             then += f", and excises {count_of(len(unread), 'place')} that cannot be read ({_counted(unread)})"
@@ -305,11 +310,6 @@ def _counted(losses: Sequence[Loss]) -> str:
 
 def _distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple({(each.code, each.path, each.message): each for each in findings}.values())
-
-
-def _unrepaired(refusals: Iterable[Finding], changed: set[str]) -> Iterator[Finding]:
-    """Yield the refusals of the steps that are left after all of them."""
-    yield from (each for each in refusals if each.path not in changed or each.severity == "error")
 
 
 def _rules(release: Release) -> object:

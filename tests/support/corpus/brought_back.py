@@ -173,11 +173,6 @@ def served(log_dir: Path, options: dict[str, Any], now_ms: int) -> int:
     if any(result.problem is not None for result in results.values()) or _stops(log_dir, options, now_ms):
         return 0
     found = 0
-    for place in read_log_dir(str(log_dir)).partitions:
-        if place.name.raw not in results and place.name.state is not DirectoryState.DELETE:  # of 0.7
-            segments = read_partition(place.path).segments
-            logs = [(each.log.path, each.base_offset) for each in segments if each.log is not None]
-            found += sum(1 for path, base_offset in logs for _ in _offsets(path, base_offset))
     for result in results.values():
         for each in result.segments:
             if each.segment is not None and each.segment.log is not None:
