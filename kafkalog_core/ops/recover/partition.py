@@ -199,7 +199,10 @@ class _Work:
 
     def _give_up(self, completion: SwapCompletion) -> None:
         """Delete a replacement that would lose records of the segments that it replaces."""
-        for file in completion.moved:
+        bases = {file.name.base_offset for file in completion.moved}
+        # Before 3.0 an index that waits makes the start rebuild those of its segment (Log.completeSwapOperations)
+        waiting = [file for file in self._partition().files if file.name.state is FileState.SWAP]
+        for file in (*completion.moved, *(each for each in waiting if each.name.base_offset in bases)):
             self._stage.remove(file.path, why="it lacks records of the segments that it replaces")
         names = ", ".join(file.name.raw for file in completion.moved if file.name.kind is FileKind.LOG)
         self._sink.add("recover.replacement-given-up", completion.directory, names=names)

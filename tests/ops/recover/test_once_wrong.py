@@ -52,3 +52,26 @@ def test_nothing_is_begun_beside_a_replacement_that_stays(tmp_path: Path) -> Non
     draft = plan(written.root, only_copy=True)
     assert {"segment.swap", "recover.not-started"} <= {each.code for each in draft.plan.report.refusals}
     assert not any(change.path.endswith((".log", "index")) for change in draft.plan.changes)
+
+
+def test_a_whole_batch_that_is_removed_is_a_loss(tmp_path: Path) -> None:
+    """Seed 41: of two batches in the wrong order one was removed, and no loss was listed."""
+    written = write(tmp_path)
+    data, (start, middle), (_, end) = written.log(12).read_bytes(), written.at(12, 1), written.at(12, 2)
+    exchanged = data[:start] + data[middle:end] + data[start:middle] + data[end:]
+    written.log(12).write_bytes(exchanged)
+    before = set(read_offsets(written.partition))
+    draft = recover(written.root, only_copy=True)
+    losses = [(each.first_offset, each.next_offset) for each in draft.plan.report.losses]
+    gone = before - set(read_offsets(written.partition))
+    assert gone <= {offset for first, end_offset in losses for offset in range(first or 0, end_offset or 0)}
+
+
+def test_the_same_batch_once_more_is_none(tmp_path: Path) -> None:
+    """Its offsets remain."""
+    written = write(tmp_path)
+    data, (start, end) = written.log(12).read_bytes(), written.at(12, 1)
+    written.log(12).write_bytes(data + data[start:end])
+    draft = recover(written.root, only_copy=True)
+    assert set(read_offsets(written.partition)) == set(range(36))
+    assert all(each.first_offset is None for each in draft.plan.report.losses)
