@@ -31,20 +31,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=400, help="how many seeds of each kind")
-    parser.add_argument("--kind", action="append", choices=KINDS, help="only this kind; repeatable")
+    parser.add_argument("--kind", action="append", type=_kind, help="only this kind, or KIND=COUNT; repeatable")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("differential.txt"))
     given = parser.parse_args()
     lines: list[str] = []
     totals = []
-    for kind in given.kind or KINDS:
+    for kind, count in given.kind or map(_kind, KINDS):
         verdicts = []
         with running_harness(KINDS[kind].version) as harness:
-            for seed in range(given.first, given.first + given.count):
+            for seed in range(given.first, given.first + (count or given.count)):
                 verdicts.append(_verdict(harness, kind, seed))
                 lines += _lines(kind, seed, verdicts[-1])
         totals.append(_line(kind, "all", _sum(verdicts)))
     given.out.write_text("".join(f"{line}\n" for line in (_HEAD, *totals, "", *lines)))
     raise SystemExit(any(not line.endswith(" 0") for line in totals))
+
+
+def _kind(text: str) -> tuple[str, int]:
+    """A kind, and how many seeds of it; 0: as many as of the others."""
+    kind, _, count = text.partition("=")
+    if kind not in KINDS:
+        raise argparse.ArgumentTypeError(f"{kind} is none of {', '.join(KINDS)}")
+    return kind, int(count or 0)
 
 
 def _verdict(harness: LogHarness, kind: str, seed: int) -> Verdict:

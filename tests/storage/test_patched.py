@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafkalog_core.storage.patched import Patch, PlannedFiles, patched_size, reading_planned
 
 from kafkalog_core.errors import NotFoundError
-from kafkalog_core.storage.patched import Patch, PlannedFiles, patched_size, reading_planned
 from kafkalog_core.storage.source import FileChange, Source
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from kafkalog_core.kafka.sim.batch_places import partition_bounds
 from kafkalog_core.kafka.sim.copies import PartitionCopy
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
-from kafkalog_core.ops.recover.excision import excise, is_lost_marker, stage_excision
+from kafkalog_core.ops.recover.excision import excise, is_lost_marker, offsets_of, stage_excision
 from kafkalog_core.ops.recover.places import BadBatch, find_places, neighbour
 from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
 from kafkalog_core.ops.repair.plan import PlanReport
@@ -350,7 +350,8 @@ def _report_place(excised: ExcisedPlace, sink: Sink) -> None:
     if choice.way == "marker":
         add("excise.marker", proof=choice.proof)
     elif choice.way == "removed":
-        what = "no offset is lost" if first is None else f"offsets {first} to {last} are missing afterwards"
+        lost = offsets_of(place)
+        what = "no offset is lost" if lost is None else f"offsets {lost[0]} to {lost[1]} are missing afterwards"
         add("excise.removed", end=place.end - 1, damage=place.reason, what=what)
         return
     else:

@@ -25,6 +25,7 @@ from kafkalog_core.ops.repair.loss import Loss, cure_of_loss, measure_loss
 from kafkalog_core.storage.listing import Listing
 from kafkalog_core.storage.partition import partition_of
 from kafkalog_core.storage.planned import Patch, PlannedFiles, patched, planned_files
+from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
@@ -42,7 +43,16 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.planned import Pieces
 
-__all__ = ["ExcisedPlace", "ExcisedSegment", "Excision", "LeftPlace", "excise", "is_lost_marker", "stage_excision"]
+__all__ = [
+    "ExcisedPlace",
+    "ExcisedSegment",
+    "Excision",
+    "LeftPlace",
+    "excise",
+    "is_lost_marker",
+    "offsets_of",
+    "stage_excision",
+]
 
 _SIDE_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
@@ -450,12 +460,39 @@ def is_lost_marker(excised: ExcisedPlace) -> bool:
     return is_marker and choice.way == "emptied"
 
 
+def offsets_of(place: DamagedPlace) -> tuple[int, int] | None:
+    """Return the first and last offset that are lost with a place that is emptied or removed; None: no offset is.
+
+    A whole batch in the wrong order takes its own offsets with it, unless another batch of its segment has them too.
+    """
+    if place.first_offset is not None and place.last_offset is not None:
+        return place.first_offset, place.last_offset
+    if place.kind != "misplaced" or not place.is_whole:
+        return None
+    own: tuple[int, int] | None = None
+    others: list[tuple[int, int]] = []
+    with Source.open(place.path) as source:
+        for item in scan(source, base_offset=place.segment.base_offset, options=ScanOptions(resync=True)):
+            if isinstance(item, Run):
+                columns = map(item.batches.column, ("base_offset", "last_offset", "position"))
+                for first, last, position in zip(*columns, strict=True):
+                    offsets = (first if first >= 0 else last, last)
+                    if position == place.start:
+                        own = offsets
+                    else:
+                        others.append(offsets)
+    if own is None or any(first <= own[0] and own[1] <= last for first, last in others):
+        return None
+    return own
+
+
 def _loss_of(partition: Partition, facts: PartitionFacts, excised: ExcisedPlace) -> Loss | None:
     """Return what is lost with a place; None: no record, as far as its header and the batches around it show."""
     place, choice = excised
-    first, last = place.first_offset, place.last_offset
-    if first is None or last is None or choice.way not in {"emptied", "removed"} or is_lost_marker(excised):
+    lost = offsets_of(place)
+    if lost is None or choice.way not in {"emptied", "removed"} or is_lost_marker(excised):
         return None
+    first, last = lost
     header = place.header
     is_own = header is not None and header.magic == MAGIC_V2 and header.has_valid_producer
     own = header if is_own and header is not None and header.last_offset_delta == last - first else None

@@ -135,7 +135,7 @@ class JoinedStage:
                     change.path,
                     change.pieces,
                     why=change.why,
-                    like=change.like,
+                    like=self._real(change.like) if change.like else change.like,
                     mtime_ns=change.mtime_ns,
                     swap=change.swap,
                 )
@@ -183,4 +183,15 @@ class JoinedStage:
 
     def _like(self, path: str) -> os.stat_result:
         planned = self._planned.get(path)
-        return os.stat(path) if planned is None else planned.stat_result()
+        return os.stat(self._real(path)) if planned is None else planned.stat_result()
+
+    def _real(self, path: str) -> str:
+        """Return a file that is there before the plan, whose owner and mode a new one gets; else its directory.
+
+        The path may be of a file that a step creates, such as the log of a replacement, and one that a later step has
+        deleted again.
+        """
+        known = self._changes.get(path)
+        if status_of(path) is not None:
+            return path
+        return os.path.dirname(path) if known is None or known.like in {"", path} else self._real(known.like)

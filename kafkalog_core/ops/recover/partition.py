@@ -135,8 +135,9 @@ class _Work:
                 self._truncate(broker.truncation, broker.companions, None)
             else:
                 self._recover(broker)
+            is_alone = self._is_alone()
         done = self._done
-        done.changes = self._stage.changes
+        done.changes = self._stage.changes if is_alone else ()
         done.findings += self._sink.findings
         done.refusals += self._refusals.findings
         start_offset = self._task.facts.context.log_start_offset
@@ -145,6 +146,18 @@ class _Work:
         )
         self._advance(size_bytes)
         return done
+
+    def _is_alone(self) -> bool:
+        """Return whether no replacement of segments waits that the plan leaves, beside one that it makes itself.
+
+        A start would mix both (LogLoader.completeSwapOperations).
+        """
+        states = (FileState.SWAP, FileState.CLEANED)
+        left = [file for file in self._partition().files if file.name.state in states]
+        if not left or all(change.swap is None for change in self._stage.changes):
+            return True
+        self._refusals.add("segment.swap", left[0].path, offset=left[0].name.base_offset)
+        return False
 
     # --- what a broker would do ---------------------------------------------------------------------------------------
     def _as_the_broker_is(self) -> BrokerTruncation:
@@ -186,7 +199,10 @@ class _Work:
 
     def _give_up(self, completion: SwapCompletion) -> None:
         """Delete a replacement that would lose records of the segments that it replaces."""
-        for file in completion.moved:
+        bases = {file.name.base_offset for file in completion.moved}
+        # Before 3.0 an index that waits makes the start rebuild those of its segment (Log.completeSwapOperations)
+        waiting = [file for file in self._partition().files if file.name.state is FileState.SWAP]
+        for file in (*completion.moved, *(each for each in waiting if each.name.base_offset in bases)):
             self._stage.remove(file.path, why="it lacks records of the segments that it replaces")
         names = ", ".join(file.name.raw for file in completion.moved if file.name.kind is FileKind.LOG)
         self._sink.add("recover.replacement-given-up", completion.directory, names=names)
@@ -298,12 +314,12 @@ class _Work:
     def _replayed(self, *, as_broker: bool) -> tuple[list[Step], ReindexReport]:
         """Replay the log, and return the repairs of the files that are built from it."""
         facts = self._facts
-        if not facts.context.is_clean:
+        extent = read_extent(self._partition())
+        end = None if extent is None else extent.end
+        if not facts.context.is_clean or facts.context.recovery_point not in {None, end}:
             # The recovery points are at the log ends afterwards, so only what differs from the log is written; a
             # snapshot is left at the end, as by a clean shutdown.
-            extent = read_extent(self._partition())
-            context = replace(facts.context, is_clean=False, recovery_point=None if extent is None else extent.end)
-            facts = replace(facts, context=context)
+            facts = replace(facts, context=replace(facts.context, is_clean=False, recovery_point=end))
         task = ReindexTask(
             path=self._task.path,
             bases=None,

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_recover"]
 
+_NOT_AT_END: Final = "recovery-point.not-at-end"
 _USED: Final = ("index.interval.bytes", "segment.index.bytes", "max.message.bytes")
 _LOWERED: Final = (
     FileKind.LOG_START_OFFSET,
@@ -98,7 +99,7 @@ class _Planner:
         with self._joined.reading():
             repaired = self._checkpoints(done)
             problems = self._problems(tasks)
-            marked = self._marked(problems)
+            marked = self._marked(problems, repaired)
         self._joined.pass_on(self._stage, starts_first=any(each.is_below_start for each in done))
         elsewhere = self._context.assigned_elsewhere
         losses = tuple(loss for each in done for loss in (*each.losses, *each.unread))
@@ -222,11 +223,16 @@ class _Planner:
         for verdict in verify(request, self._progress):
             yield from (finding for finding in verdict.findings if effect_of(finding, rules) is not None)
 
-    def _marked(self, problems: Sequence[Finding]) -> PlanReport | None:
-        """Stage the clean shutdown file, and the checkpoints as a clean shutdown leaves them; None: it is not asked."""
+    def _marked(self, problems: Sequence[Finding], repaired: PlanReport) -> PlanReport | None:
+        """Stage the clean shutdown file, and the checkpoints as a clean shutdown leaves them; None: it is not asked.
+
+        Where the file is there, the checkpoints alone, if recovery points are not at the ends of their logs.
+        """
         broker_dir, log_dir = self._context.broker_dir, self._target.log_dir
         is_whole = self._target.is_whole and broker_dir is not None and broker_dir.log_dir.is_broker_dir
-        if problems or not is_whole or log_dir is None or log_dir.is_clean:
+        if problems or not is_whole or log_dir is None:
+            return None
+        if log_dir.is_clean and all(each.code != _NOT_AT_END for each in repaired.refusals):
             return None
         return plan_checkpoint(self._checkpoint_request(marks=True), self._joined, self._progress)
 

@@ -496,7 +496,8 @@ def split_parts(
         source: the log.
         base_offset: the number in its name.
         max_batch_bytes: the largest batch that is read.
-        checks: whether a batch with a wrong checksum cannot be split; a broker computes none (`FileLogInputStream`).
+        checks: whether a batch with a wrong checksum cannot be split, nor one whose offset goes back; a broker computes
+            no checksum (`FileLogInputStream`), and compares offsets at index entries alone (`OffsetIndex.append`).
     """
     parts: list[SplitPart] = []
     last_offset = -1  # the first part has the base offset of the first batch, also where that is below the name's
@@ -512,8 +513,9 @@ def split_parts(
             return f"the log is damaged at byte {item.position} ({item.reason}: {item.detail})"
         batches = item.batches
         names = ("base_offset", "last_offset", "format", "position", "size_bytes")
-        for row, (first, last, magic, position, size) in enumerate(zip(*map(batches.column, names), strict=True)):
-            if first <= last_offset and not (magic < MAGIC_V2 and first < 0):
+        rows = zip(*map(batches.column, names), strict=True)
+        for row, (first, last, magic, position, size) in enumerate(rows):
+            if checks and first <= last_offset and not (magic < MAGIC_V2 and first < 0):
                 return f"offset {first} at byte {position} is not above offset {last_offset} before it"
             # LogSegment.canConvertToRelativeOffset of the batch's last offset
             if not parts or last - parts[-1].base_offset > MAX_INT32:

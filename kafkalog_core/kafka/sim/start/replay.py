@@ -6,7 +6,7 @@ follows a clean shutdown reads nothing else of a log.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -332,6 +332,7 @@ def replay_producers(  # noqa: PLR0913 - what a read depends on
             return _fatal(span)
         start, end = span
         read = _Read(states, reads_empty_markers=reads_empty_markers, style=style, ended=ended, lost=lost)
+        is_begun = is_ended = False  # offsets may go back after the batch that the read begins with, or ends before
         for item in scan(source, base_offset=None, options=_HEADERS, start=start, end=end):
             if isinstance(item, Damage):
                 obstacle = read.step_over(item, source, end)
@@ -339,14 +340,22 @@ def replay_producers(  # noqa: PLR0913 - what a read depends on
                 first, last = 0, item.batches.count
                 if reading.is_whole:
                     lasts = item.batches.column("last_offset")
-                    first = bisect_left(lasts, from_offset)
-                    last = last if end_offset is None else bisect_left(lasts, end_offset)
+                    first = 0 if is_begun else _first_at(lasts, from_offset)
+                    last = last if end_offset is None else _first_at(lasts, end_offset)
+                    is_begun, is_ended = is_begun or first < len(lasts), last < len(lasts)
                 obstacle = read.carry_on(item, first, last)
             if obstacle is not None and not obstacle.is_end:
                 return obstacle
-            if obstacle is not None:
+            if obstacle is not None or is_ended:
                 break
         return read.finish()
+
+
+def _first_at(lasts: Sequence[int], offset: int) -> int:
+    """Return the first row that ends at an offset or above it, in whatever order they are; their number: none does."""
+    if max(lasts, default=_LEAST) < offset:
+        return len(lasts)
+    return next(row for row, last in enumerate(lasts) if last >= offset)
 
 
 def _span_of(

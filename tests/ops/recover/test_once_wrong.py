@@ -1,0 +1,77 @@
+"""Recoveries that were once wrong: random faults and Kafka's own classes showed them, each a small case here.
+
+`tests/integration/bringing_back.py` makes them; the seed of its kind `recover` is with each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import build
+from tests.support.excising import read_offsets, write
+from tests.support.recover_plans import plan, recover
+from tests.support.truncating import MARK, RECOVERY, started
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("offset", [0, 12, 35])
+def test_beside_a_clean_shutdown_file_the_recovery_point_is_put_at_the_end(tmp_path: Path, offset: int) -> None:
+    """Seed 3: a broker does the same (LogLoader.recoverLog); it was left as what a person has to repair."""
+    written = write(tmp_path, is_clean=True)
+    (written.root / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, offset)]))
+    draft = recover(written.root, only_copy=True)
+    assert {each.code for each in draft.plan.report.refusals} <= {"meta.not-known"}
+    assert (written.root / RECOVERY).read_text() == "0\n1\nt 0 36\n"
+    assert (written.root / MARK).exists()
+    assert set(read_offsets(written.partition)) == set(range(36))
+
+
+def test_a_replacement_gets_the_index_that_it_lacks(tmp_path: Path) -> None:
+    """Seed 19: the new time index took owner and mode from the log, which the same plan makes of the replacement."""
+    written = write(tmp_path, is_clean=True)
+    for suffix in ("log", "index"):
+        path = written.log(12, suffix)
+        path.rename(path.with_suffix(f".{suffix}.swap"))
+    written.log(12, "timeindex").unlink()
+    recover(written.root, only_copy=True)
+    assert set(read_offsets(written.partition)) == set(range(36))
+    assert written.log(12, "timeindex").stat().st_size
+    assert started(written.partition).problem is None
+
+
+def test_nothing_is_begun_beside_a_replacement_that_stays(tmp_path: Path) -> None:
+    """Seeds 7 and 23: the start stops at another place, so the replacement waited, and the run ended in the middle."""
+    written = write(tmp_path)
+    written.flip(12, written.at(12, 1)[1] - 5)
+    written.log(24, "log").with_suffix(".log.swap").write_bytes(written.log(24).read_bytes())
+    (written.partition / "foo.log").write_bytes(b"x")
+    draft = plan(written.root, only_copy=True)
+    assert {"segment.swap", "recover.not-started"} <= {each.code for each in draft.plan.report.refusals}
+    assert not any(change.path.endswith((".log", "index")) for change in draft.plan.changes)
+
+
+def test_a_whole_batch_that_is_removed_is_a_loss(tmp_path: Path) -> None:
+    """Seed 41: of two batches in the wrong order one was removed, and no loss was listed."""
+    written = write(tmp_path)
+    data, (start, middle), (_, end) = written.log(12).read_bytes(), written.at(12, 1), written.at(12, 2)
+    exchanged = data[:start] + data[middle:end] + data[start:middle] + data[end:]
+    written.log(12).write_bytes(exchanged)
+    before = set(read_offsets(written.partition))
+    draft = recover(written.root, only_copy=True)
+    losses = [(each.first_offset, each.next_offset) for each in draft.plan.report.losses]
+    gone = before - set(read_offsets(written.partition))
+    assert gone <= {offset for first, end_offset in losses for offset in range(first or 0, end_offset or 0)}
+
+
+def test_the_same_batch_once_more_is_none(tmp_path: Path) -> None:
+    """Its offsets remain."""
+    written = write(tmp_path)
+    data, (start, end) = written.log(12).read_bytes(), written.at(12, 1)
+    written.log(12).write_bytes(data + data[start:end])
+    draft = recover(written.root, only_copy=True)
+    assert set(read_offsets(written.partition)) == set(range(36))
+    assert all(each.first_offset is None for each in draft.plan.report.losses)
