@@ -13,7 +13,7 @@ from kafkalog_core.text import count_of
 from kafkalog_core.topics.transactions import TransactionPhase, decode_transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.topics.transactions import TransactionValue
 
@@ -50,15 +50,11 @@ def prepared_transactions(directories: Iterable[str]) -> Iterator[TransactionVal
     (`TransactionMetadata.prepareAbortOrCommit`).
     """
     for directory in directories:
-        try:
-            for item in partition_runs(directory, MAX_BATCH_BYTES):
-                for key, value in () if isinstance(item, str) else _records(item, MAX_BATCH_BYTES, MAX_INT64, []):
-                    with suppress(ProtocolError):
-                        decoded = None if key is None else decode_transaction(key, value)[1]
-                        if decoded is not None and decoded.state in _DECIDED:
-                            yield decoded
-        except StorageError:
-            continue
+        for _, key, value in data_records(directory, []):
+            with suppress(ProtocolError):
+                decoded = None if key is None else decode_transaction(key, value)[1]
+                if decoded is not None and decoded.state in _DECIDED:
+                    yield decoded
 
 
 _DECIDED: Final = frozenset({TransactionPhase.PREPARE_COMMIT, TransactionPhase.PREPARE_ABORT})
