@@ -129,9 +129,14 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
         return max(0, self.last_offset + 1 - result.end_offset)
 
     @property
+    def is_cut(self) -> bool:
+        """Whether the start truncates its log, be it a torn end."""
+        return any(step.kind in {"truncated", "emptied"} for step in self.steps)
+
+    @property
     def is_truncated(self) -> bool:
-        """Whether the start truncates or deletes its log, be it a torn end."""
-        return bool(self.losses) or any(step.kind in {"truncated", "emptied"} for step in self.steps)
+        """Whether the start truncates or deletes its log, or replaces segments of it by less."""
+        return bool(self.losses) or self.is_cut
 
     @property
     def is_harmed(self) -> bool:
