@@ -51,6 +51,16 @@ EXCISIONS: Final = {
         "What the damaged header cannot show comes from the batches around it, from leader-epoch-checkpoint, or from a "
         "later producer snapshot.",
     ),
+    "excise.marker-lost": FindingType(
+        "warning",
+        "The transaction marker of producer {producer_id} at offset {offset} becomes an empty batch, because nothing "
+        "proves whether it was COMMIT or ABORT.",
+        "Takes the records before it for a part of the producer's next transaction, whose marker commits or aborts "
+        "them too.",
+        "Give --config server.properties if __transaction_state is on another disk of the broker. "
+        "Otherwise check these records against another replica.",
+        "The outcome of a transaction is proved by its transaction index, or by __transaction_state.",
+    ),
     "excise.transaction-open": FindingType(
         "warning",
         "A marker may have been in a place that is excised: the transaction of producer {producer_id} is open "

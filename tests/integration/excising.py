@@ -232,6 +232,21 @@ async def fill_old(broker: Broker, version: str) -> None:
                 await asyncio.gather(*sent)
 
 
+def commit(broker: Broker, group: str, offset: int) -> None:
+    """Commit an offset for a group."""
+    place = librdkafka.TopicPartition(TOPIC, 0, offset)
+    with closing(librdkafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, **QUIET})) as consumer:
+        consumer.commit(offsets=[place], asynchronous=False)
+
+
+def committed_offset(broker: Broker, group: str) -> int | None:
+    """The committed offset of a group; None: there is none."""
+    place = librdkafka.TopicPartition(TOPIC, 0)
+    with closing(librdkafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, **QUIET})) as consumer:
+        (found,) = consumer.committed([place], timeout=SECONDS)
+    return None if found.offset < 0 else found.offset
+
+
 # --- three brokers ----------------------------------------------------------------------------------------------------
 class Node(Broker):
     """One of three brokers; the first one is the controller too.

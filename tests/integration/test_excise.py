@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import confluent_kafka as librdkafka
 import pytest
 
-from tests.integration import compacting
+from tests.integration import clients, compacting
 from tests.integration.excising import (
     TOPIC,
     all_batches,
     check_readers,
     cluster_of_three,
+    commit,
+    committed_offset,
     excise,
     fill,
     fill_old,
@@ -49,8 +51,8 @@ def chosen(batches: list[Batch]) -> list[Batch]:
     return list(found.values())
 
 
-def test_everything_else_is_read_after_an_unclean_start(own_broker: Broker) -> None:
-    broker = own_broker
+def test_everything_else_is_read_after_an_unclean_start(broker_of_release: Broker) -> None:
+    broker = broker_of_release
     asyncio.run(fill(broker))
     all_offsets = read_by_aiokafka(broker, 0)
     committed = read_by_aiokafka(broker, 0, committed=True)
@@ -62,6 +64,9 @@ def test_everything_else_is_read_after_an_unclean_start(own_broker: Broker) -> N
         spoil(batch, header=number % 3 == 2 and batch.producer_id < 0)
     lost = {offset for batch in bad if not batch.is_control for offset in range(batch.first, batch.last + 1)}
     rows = excise(broker, *(batch.first for batch in bad))
+    codes = [row["code"] for row in rows if row["type"] == "finding"]
+    assert "excise.marker" in codes, "the outcome is proved by what the broker wrote"
+    assert "excise.marker-lost" not in codes
     named = [row for row in rows if row["type"] == "loss"]
     assert {n for row in named for n in range(int(str(row["first_offset"])), int(str(row["next_offset"])))} == lost
     recover_from_start(broker)
@@ -73,6 +78,25 @@ def test_everything_else_is_read_after_an_unclean_start(own_broker: Broker) -> N
     check_readers(broker, [each for each in committed if each not in lost], committed=True)
     broker.stop()
     assert run("verify", broker.partition_dir(TOPIC)).status == 0
+
+
+def test_every_marker_is_rebuilt(broker_of_release: Broker) -> None:
+    """By the transaction indexes and by __transaction_state, so that read_committed consumers read the same records."""
+    broker = broker_of_release
+    asyncio.run(fill(broker))
+    committed = read_by_aiokafka(broker, 0, committed=True)
+    broker.kill()
+    markers = [batch for batch in all_batches(broker)[:-1] if batch.is_control]
+    assert len(markers) > 6
+    for marker in markers:
+        spoil(marker)
+    rows = excise(broker, *(marker.first for marker in markers))
+    codes = [row["code"] for row in rows if row["type"] == "finding"]
+    assert (codes.count("excise.marker"), codes.count("excise.marker-lost")) == (len(markers), 0)
+    recover_from_start(broker)
+    broker.start()
+    assert lines_with(broker, [*CUTS, "ERROR"]) == []
+    check_readers(broker, committed, committed=True)
 
 
 def test_an_idempotent_producer_goes_on(own_broker: Broker) -> None:
@@ -103,6 +127,27 @@ def test_an_idempotent_producer_goes_on(own_broker: Broker) -> None:
     assert all_batches(broker)[-1].producer_id == producer_id
     after = [*before, before[-1] + 1]
     check_readers(broker, [each for each in after if each != last.first])
+
+
+def test_coordinators_load_over_it(own_broker: Broker) -> None:
+    """A batch in the middle of the logs of groups and of transactions; what is in the others is loaded."""
+    broker = own_broker
+    asyncio.run(fill(broker))
+    groups = [f"group-{number}" for number in range(6)]
+    for number, group in enumerate(groups):
+        commit(broker, group, number)
+    broker.kill()
+    logs = {"__consumer_offsets": 0, "__transaction_state": 0}
+    for topic in logs:
+        batch = [each for each in all_batches(broker, topic) if not each.is_control][2]
+        spoil(batch)
+        excise(broker, batch.first, topic=topic)
+    broker.start()
+    assert lines_with(broker, [*CUTS, "ERROR", "Error loading"]) == []
+    found = [committed_offset(broker, group) for group in groups]
+    assert found[3:] == [3, 4, 5]
+    assert found.count(None) <= 1
+    asyncio.run(clients.settle_transactions(broker, TOPIC))
 
 
 def test_the_cleaner_compacts_over_it(own_broker: Broker) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import ProtocolError, StorageError
 from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.kafka.sim.group_offsets import partition_runs, records_of
 from kafkalog_core.text import count_of
-from kafkalog_core.topics.transactions import decode_transaction
+from kafkalog_core.topics.transactions import TransactionPhase, decode_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Run
     from kafkalog_core.topics.transactions import TransactionValue
 
-__all__ = ["read_transactions"]
+__all__ = ["prepared_transactions", "read_transactions"]
 
 
 def read_transactions(
@@ -49,6 +50,27 @@ def read_transactions(
             problems.append(str(error))
         problems += (f"{directory}: {count_of(count, 'record')}: {what}" for what, count in skipped.items())
     return found, problems
+
+
+def prepared_transactions(directories: Iterable[str]) -> Iterator[TransactionValue]:
+    """Yield every decision to commit or abort in some partitions of `__transaction_state`, in the order of each log.
+
+    What cannot be read is left out, as is what compaction has removed: the decisions before the last change of an id
+    (`TransactionMetadata.prepareAbortOrCommit`).
+    """
+    for directory in directories:
+        try:
+            for item in partition_runs(directory, MAX_BATCH_BYTES):
+                for key, value in () if isinstance(item, str) else _records(item, MAX_BATCH_BYTES, MAX_INT64, []):
+                    with suppress(ProtocolError):
+                        decoded = None if key is None else decode_transaction(key, value)[1]
+                        if decoded is not None and decoded.state in _DECIDED:
+                            yield decoded
+        except StorageError:
+            continue
+
+
+_DECIDED: Final = frozenset({TransactionPhase.PREPARE_COMMIT, TransactionPhase.PREPARE_ABORT})
 
 
 def _replay(found: dict[str, TransactionValue], key: bytes | None, value: bytes | None, skipped: Counter[str]) -> None:

@@ -2,12 +2,12 @@
 
 A transaction index has an entry for each ABORT marker (`TransactionIndex.append`), so an entry proves one. That none is
 there proves a COMMIT only where the index had reached the disk: a later entry is there, or the segment was flushed.
-`__transaction_state` proves the outcome of the last transaction of a producer, if the marker is of that one.
+`__transaction_state` has the decision of the coordinator about each transaction, until compaction removes it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.index import iter_txn_entries
@@ -18,7 +18,7 @@ from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.logdir.leader_epochs import read_epoch_file
 from kafkalog_core.kafka.sim.start.candidates import txn_index_fault
 from kafkalog_core.kafka.sim.start.snapshots import SnapshotFiles
-from kafkalog_core.kafka.sim.transactions import read_transactions
+from kafkalog_core.kafka.sim.transactions import prepared_transactions
 from kafkalog_core.ops.recover.headers import PlaceHeader
 from kafkalog_core.ops.recover.replacements import Clues, LostBatch, ProvedMarker
 from kafkalog_core.storage.source import Source
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClueReader"]
 
-_COMMITTED = frozenset({TransactionPhase.PREPARE_COMMIT, TransactionPhase.COMPLETE_COMMIT})
-_ENDED = frozenset({*_COMMITTED, TransactionPhase.PREPARE_ABORT, TransactionPhase.COMPLETE_ABORT})
+_CLOCKS_MS: Final = 60_000
+"""By how much the clocks of two brokers are taken to differ at most."""
 
 
 class ClueReader:
@@ -54,7 +54,10 @@ class ClueReader:
         self._partition = partition
         self._facts = facts
         self._logs = transaction_logs
-        self._values: dict[int, TransactionValue] | None = None
+        # One snapshot is kept: places come in the order of the log
+        self._decoded: tuple[int, dict[int, ProducerEntry]] = (-1, {})
+        self._unreadable: set[int] = set()
+        self._decided: list[TransactionValue] | None = None
         file = read_epoch_file(partition.path)
         self._epochs = () if file is None or file.refusal is not None else file.entries
         self._snapshots = SnapshotFiles.of(partition)
@@ -82,11 +85,15 @@ class ClueReader:
     def _entries_after(self, offset: int) -> tuple[int, dict[int, ProducerEntry]]:
         """Return the offset and the entries of the first snapshot after an offset that can be read."""
         for at in self._snapshots:
-            if at > offset:
-                try:
-                    return at, {each.producer_id: each for each in decode_snapshot(self._snapshots.read(at) or b"")}
-                except FormatError:
-                    continue
+            if at > offset and at not in self._unreadable:
+                if self._decoded[0] != at:
+                    try:
+                        entries = decode_snapshot(self._snapshots.read(at) or b"")
+                        self._decoded = at, {each.producer_id: each for each in entries}
+                    except FormatError:
+                        self._unreadable.add(at)
+                        continue
+                return self._decoded
         return MAX_INT64, {}
 
     def _batches(self, first: int, last: int) -> tuple[LostBatch, ...]:
@@ -152,20 +159,32 @@ class ClueReader:
         return number + 1 < len(bases) and point is not None and bases[number + 1] <= point
 
     def _by_coordinator(self, offset: int, header: PlaceHeader) -> tuple[ProvedMarker, ...]:
-        """Return the marker by the transaction's last state in `__transaction_state`.
+        """Return the marker by the decisions of the transaction's coordinator in `__transaction_state`.
 
-        It is of the same transaction if the marker was written between its start and the last change of its state.
+        The coordinator sends the markers of a decision after it has written it, and decides about no other transaction
+        of the producer before they are written (`TransactionCoordinator.endTransaction`). So the marker is of the last
+        decision before it. The clocks of the coordinator and of the leader may differ, so all decisions around that
+        time must be the same.
         """
-        if self._values is None:
-            values, _ = read_transactions(self._logs)
-            self._values = {each.producer_id: each for each in values.values()}
-        value = self._values.get(header.producer_id)
-        if value is None or value.state not in _ENDED or value.producer_epoch != header.producer_epoch:
+        if self._decided is None:
+            self._decided = [*prepared_transactions(self._logs)]
+        name = self._partition.name
+        mine = sorted(
+            (each.update_ms, each.state is TransactionPhase.PREPARE_COMMIT)
+            for each in self._decided
+            if (each.producer_id, each.producer_epoch) == (header.producer_id, header.producer_epoch)
+            and (name.topic, name.partition) in each.partitions
+        )
+        time_ms = header.max_timestamp_ms
+        before = [each for each in mine if each[0] < time_ms - _CLOCKS_MS][-1:]
+        around = [each for each in mine if abs(each[0] - time_ms) <= _CLOCKS_MS]
+        near = [*before, *around]
+        outcomes = {is_commit for _, is_commit in near}
+        if len(outcomes) != 1 or near[0][0] > time_ms:
             return ()
-        if not value.start_ms <= header.max_timestamp_ms <= value.update_ms:
-            return ()
-        proof = f"__transaction_state has its transaction as {value.state.text}"
-        is_commit = value.state in _COMMITTED
+        is_commit = outcomes.pop()
+        decision = "PrepareCommit" if is_commit else "PrepareAbort"
+        proof = f"__transaction_state has the decision {decision} of its coordinator"
         return (self._marker(offset, header.producer_id, offset, header, proof, is_commit=is_commit),)
 
     def _marker(

@@ -68,6 +68,11 @@ class PlaceHeader(NamedTuple):
         return self.base_offset + self.last_offset_delta
 
     @property
+    def first_timestamp_ms(self) -> int:
+        """The timestamp of the first record; -1: a delete horizon has taken its place (KIP-534), or there is none."""
+        return _NONE if self.attributes & DELETE_HORIZON_BIT else self.base_timestamp_ms
+
+    @property
     def is_control(self) -> bool:
         """Whether it is a control batch."""
         return bool(self.attributes & CONTROL_BIT)

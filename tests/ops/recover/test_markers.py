@@ -89,7 +89,7 @@ def test_without_a_proof_it_is_emptied_and_the_transaction_is_named(tmp_path: Pa
     """The later marker of the same producer ends the transaction, so that none is open at the end."""
     written = transactions(tmp_path)
     draft = apply(written.partition, 3)
-    assert codes(draft) == ["excise.emptied"]
+    assert codes(draft) == ["excise.emptied", "excise.marker-lost"]
     assert new_marker(written)[:EMPTY_BYTES] == build.empty_batch(
         3, 3, producer_id=PID, producer_epoch=2, is_transactional=True, is_control=True, max_timestamp_ms=1003
     )
@@ -100,52 +100,78 @@ def test_a_transaction_that_stays_open_has_its_command(tmp_path: Path) -> None:
     written = write_batches(tmp_path, {0: batches})
     written.flip(0, written.at(0, 1)[1] - 1)
     draft = plan(written.partition, 3)
-    assert codes(draft) == ["excise.emptied", "excise.transaction-open"]
-    finding = draft.plan.report.findings[1]
+    assert codes(draft) == ["excise.emptied", "excise.marker-lost", "excise.transaction-open"]
+    finding = draft.plan.report.findings[2]
     assert (finding.offset, finding.severity) == (0, "warning")
     text = "kafka-transactions.sh --bootstrap-server localhost:9092 abort --topic t --partition 0 --start-offset 0"
     assert text in (finding.next_command or "")
 
 
-def write_state(root: Path, state: TransactionPhase, *, start_ms: int = 900, update_ms: int = 1100) -> None:
-    """The coordinator's log: one transactional id, and the marker at offset 3 has the time 1003."""
-    value = TransactionValue(
-        producer_id=PID,
-        producer_epoch=2,
-        timeout_ms=60_000,
-        state=state,
-        start_ms=start_ms,
-        update_ms=update_ms,
-    )
-    key, content = encode_transaction("orders", value)
-    log = build.batch_v2([build.Record(offset=0, timestamp_ms=1100, key=key, value=content)])
+def write_decisions(root: Path, *decisions: tuple[TransactionPhase, int], partition: int = 0) -> None:
+    """The coordinator's log with its decisions, each with its time; the marker at offset 3 has the time 1003."""
+    records = []
+    for number, (state, update_ms) in enumerate(decisions):
+        value = TransactionValue(
+            producer_id=PID,
+            producer_epoch=2,
+            timeout_ms=60_000,
+            state=state,
+            partitions=frozenset({("t", partition)}),
+            start_ms=update_ms - 100,
+            update_ms=update_ms,
+        )
+        key, content = encode_transaction("orders", value)
+        records.append(build.Record(offset=number, timestamp_ms=update_ms, key=key, value=content))
     (root / "__transaction_state-0").mkdir()
-    (root / "__transaction_state-0" / f"{0:020d}.log").write_bytes(log)
+    (root / "__transaction_state-0" / f"{0:020d}.log").write_bytes(build.batch_v2(records))
+
+
+COMMIT, ABORT = TransactionPhase.PREPARE_COMMIT, TransactionPhase.PREPARE_ABORT
+LONG_AFTER = 10**9
 
 
 @pytest.mark.parametrize(
-    ("state", "kind"),
-    [(TransactionPhase.COMPLETE_COMMIT, build.COMMIT), (TransactionPhase.COMPLETE_ABORT, build.ABORT)],
+    ("decisions", "kind"),
+    [
+        ([(COMMIT, 1000)], build.COMMIT),
+        ([(ABORT, 1000)], build.ABORT),
+        ([(ABORT, 1000), (TransactionPhase.COMPLETE_ABORT, 1001)], build.ABORT),
+        ([(ABORT, 1000), (COMMIT, LONG_AFTER)], build.ABORT),
+        ([(COMMIT, 900), (COMMIT, 1000), (COMMIT, 1100)], build.COMMIT),
+    ],
 )
-def test_the_coordinator_proves_the_last_transaction(tmp_path: Path, state: TransactionPhase, kind: int) -> None:
+def test_the_coordinator_proves_the_outcome(
+    tmp_path: Path, decisions: list[tuple[TransactionPhase, int]], kind: int
+) -> None:
     batches = [data(0, 2, 0), marker(3, kind=kind), batch_of(2, build.NONE, 4, 6)]
     written = write_batches(tmp_path, {0: batches})
     written.flip(0, written.at(0, 1)[1] - 1)
-    write_state(tmp_path, state)
+    write_decisions(tmp_path, *decisions)
     draft = apply(written.partition, 3)
     assert codes(draft) == ["excise.marker"]
-    assert "__transaction_state has its transaction as Complete" in draft.plan.report.findings[0].message
+    assert "__transaction_state has the decision Prepare" in draft.plan.report.findings[0].message
     rebuilt = build.txn_marker(kind, offset=3, producer_id=PID, producer_epoch=2, timestamp_ms=1003)
     assert new_marker(written) == rebuilt
 
 
-@pytest.mark.parametrize("times", [{"start_ms": 1050}, {"update_ms": 1000}])
-def test_another_transaction_of_the_producer_proves_nothing(tmp_path: Path, times: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("decisions", "partition"),
+    [
+        ([(ABORT, 1000), (COMMIT, 1100)], 0),  # the clocks of two brokers may differ by more than that
+        ([(ABORT, 1100)], 0),
+        ([(ABORT, LONG_AFTER)], 0),
+        ([(ABORT, 1000)], 1),
+        ([(TransactionPhase.COMPLETE_ABORT, 1000)], 0),
+    ],
+)
+def test_what_may_be_of_another_transaction_proves_nothing(
+    tmp_path: Path, decisions: list[tuple[TransactionPhase, int]], partition: int
+) -> None:
     batches = [data(0, 2, 0), marker(3), batch_of(2, build.NONE, 4, 6)]
     written = write_batches(tmp_path, {0: batches})
     written.flip(0, written.at(0, 1)[1] - 1)
-    write_state(tmp_path, TransactionPhase.COMPLETE_COMMIT, **times)
-    assert codes(plan(written.partition, 3)) == ["excise.emptied", "excise.transaction-open"]
+    write_decisions(tmp_path, *decisions, partition=partition)
+    assert codes(plan(written.partition, 3)) == ["excise.emptied", "excise.marker-lost", "excise.transaction-open"]
 
 
 def test_a_marker_without_a_header_is_rebuilt_where_the_index_has_its_offset(tmp_path: Path) -> None:
