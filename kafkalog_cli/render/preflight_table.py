@@ -10,7 +10,7 @@ from rich.text import Text
 from kafkalog_cli.render.answer import NOTHING, Answer, AnswerTable, PartitionLine, rule_lines
 from kafkalog_cli.render.cells import NONE, human_bytes, time_cell
 from kafkalog_cli.render.summary import INDENT, sentence_texts
-from kafkalog_core.ops.preflight.sentences import counted, event_text, what_of, why_of
+from kafkalog_core.ops.preflight.sentences import counted, event_text, log_line_of, what_of, why_of
 from kafkalog_core.ops.preflight.ways import way_of
 from kafkalog_core.text import duration
 
@@ -86,8 +86,11 @@ class PreflightTable(AnswerTable["Preflight"]):
 
 
 def _below(found: Preflight) -> Iterator[str]:
-    events = found.start.events
-    shown = [event for event in events if event is not found.start.stop][:_SHOWN_EVENTS]
+    events, stop = found.start.events, found.start.stop
+    line = None if stop is None else log_line_of(stop)
+    if line is not None:
+        yield f"The broker's log then has: {line}"
+    shown = [event for event in events if event is not stop][:_SHOWN_EVENTS]
     for event in shown:
         yield f"{_WORDS[event.effect]}: {event_text(event, found.log_dirs)}"
     if len(events) > _SHOWN_EVENTS:

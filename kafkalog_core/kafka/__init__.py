@@ -32,6 +32,6 @@ forecast) asks this package under the release that the disk shows, or that `--ka
 - `cleaner`: compaction (`Cleaner`, `LogCleanerManager`). Its docstring follows a tombstone.
 - `retention`: deletion by time, size and log start offset (`UnifiedLog.deleteOldSegments`).
 - `settings`: the settings in effect and where each value comes from.
-- `named_dirs`: which log directories are of one broker. `cluster`, `cluster_metadata`: what the metadata log of their
-  cluster knows.
+- `named_dirs`: which log directories are of one broker. `across`: what they contradict each other in. `cluster`,
+  `cluster_metadata`: what the metadata log of their cluster knows.
 """

@@ -41,6 +41,7 @@ START_EVENT: Final = new_table(
     Column("position", "int64", "byte in the file; null: the whole file"),
     Column("sentence", "string", "what is wrong"),
     Column("code", "string", "of the finding that says it; null: the load of a partition does"),
+    Column("log_line", "string", "what the broker's own log says then, with ... for values; null: unknown"),
     Column("next_command", "string", "command line to run next; null: no command helps"),
 )
 PARTITION_START: Final = new_table(

@@ -231,6 +231,7 @@ READING: Final = {
     "groups": ("--jobs 1",),
     "transactions": ("--jobs 1",),
     "impact": ("",),
+    "preflight": ("--jobs 1",),
 }
 """What reads logs, and how."""
 NOT_READING: Final = {

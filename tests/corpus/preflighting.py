@@ -13,8 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.engine.targets import resolve
+from kafkalog_core.findings.broker_lines import hear
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.preflight.preflight import PreflightRequest, preflight
+from kafkalog_core.ops.preflight.sentences import logged_message
 from tests.corpus.verifying import NOW_MS
 from tests.support.corpus import faults, recovering, replaying, walking
 from tests.support.corpus.faults import STARTED
@@ -188,6 +190,14 @@ def logged_why(case: Case, corpus: Path, result: Preflight) -> bool:
     text = "\n".join(line for line in case.log(corpus) if " INFO " not in line)
     name = path.name.removesuffix(".log") if not path.stem.isdecimal() else f"{path.parent.name}/{path.name}"
     return name in text
+
+
+def is_logged(case: Case, corpus: Path, result: Preflight) -> bool:
+    """Return whether the log of a dead broker has the message that is foreseen; also where none is."""
+    stop = result.start.stop
+    message = None if stop is None else logged_message(stop)
+    heard = {each.message.name for line in case.log(corpus) if (each := hear(line)) is not None}
+    return message is None or message.name in heard
 
 
 def _listed(names: Any) -> str:

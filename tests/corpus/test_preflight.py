@@ -39,6 +39,7 @@ def test_a_start_is_foreseen(corpus: Path, tmp_path: Path, case: Case) -> None:
     if mine[0] == "dies" and has_log:
         is_named = preflighting.logged_why(case, corpus, result)
         assert is_named != ("why" in _explained(case, "why")), result.verdict
+        assert preflighting.is_logged(case, corpus, result)
 
 
 @pytest.mark.parametrize("case", _KEPT, ids=lambda case: case.id)

@@ -16,7 +16,7 @@ from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
 from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
 from kafkalog_core.ops.preflight.partition_starts import load_partition, total_of, with_findings
-from kafkalog_core.ops.preflight.sentences import verdict_of, what_of, why_of
+from kafkalog_core.ops.preflight.sentences import log_line_of, verdict_of, what_of, why_of
 from kafkalog_core.ops.preflight.ways import way_of
 from kafkalog_core.ops.repair.context import read_context, target_dirs
 from kafkalog_core.ops.verify.engine import log_bytes, verify
@@ -186,6 +186,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
                 "position": event.position,
                 "sentence": event.sentence,
                 "code": None if finding is None else finding.code,
+                "log_line": log_line_of(event),
                 "next_command": None if finding is None else finding.next_command,
             }
 

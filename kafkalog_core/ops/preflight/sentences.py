@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.ops.preflight.partition_starts import total_of
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from kafkalog_core.findings.kinds import BrokerMessage
     from kafkalog_core.kafka.sim.start.disk import DiskStart, Fate, StartEvent
     from kafkalog_core.ops.preflight.partition_starts import PartitionStart
 
-__all__ = ["counted", "event_text", "verdict_of", "what_of", "why_of"]
+__all__ = ["counted", "event_text", "log_line_of", "logged_message", "verdict_of", "what_of", "why_of"]
 
 _FATES: Final[Mapping[Fate, str]] = {
     "refused": "stops the broker",
@@ -25,6 +28,7 @@ _FATES: Final[Mapping[Fate, str]] = {
     "unknown": "not simulated",
 }
 _SHOWN: Final = 3
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _NOT_SIMULATED: Final = "no file at the top of its directory shows how the broker was stopped, or it is of Kafka 0.7"
 
 
@@ -59,6 +63,27 @@ def event_text(event: StartEvent, log_dirs: Sequence[str]) -> str:
     name = _short(event.path, log_dirs)
     place = name if event.position is None else f"{name}, byte {event.position:,}"
     return f"{place}: {event.sentence.rstrip('.')}"
+
+
+def logged_message(event: StartEvent) -> BrokerMessage | None:
+    """Return the message in the broker's own log about an event; None: it is unknown, or one of several."""
+    code = None if event.finding is None else event.finding.code
+    found = [each for each in BROKER_MESSAGES.values() if each.severity == "error" and code in each.codes]
+    return found[0] if len(found) == 1 else None
+
+
+def log_line_of(event: StartEvent) -> str | None:
+    """Return that message, with `...` for what only the broker knows, in the words of the newest releases."""
+    message = logged_message(event)
+    if message is None:
+        return None
+    known = {
+        "path": event.path,
+        "entry": event.path,
+        "dir": event.log_dir,
+        "partition_dir": os.path.dirname(event.path),
+    }
+    return _PLACEHOLDER.sub(lambda match: known.get(match[1], "..."), message.wordings[0])
 
 
 def _short(path: str, log_dirs: Sequence[str]) -> str:

@@ -123,6 +123,13 @@ def test_what_stops_a_broker_is_named_with_the_next_command(demo: Path, name: st
     assert all(row["next_command"] for row in rows(demo)["start_event"])
 
 
+def test_the_line_in_the_brokers_log_is_named(demo: Path) -> None:
+    (demo / "lost+found").mkdir()
+    (event,) = rows(demo)["start_event"]
+    assert event["log_line"] == f"Found directory {demo}/lost+found, '...' is not in the form of topic-partition"
+    assert "The broker's log then has: Found directory" in run(demo).stdout
+
+
 def test_with_another_log_directory_the_broker_starts_without_one(demo: Path, crashed: Path) -> None:
     (demo / "log-start-offset-checkpoint").write_text("9\n")
     text = verdict(demo, crashed)

@@ -1,4 +1,4 @@
-"""The start of a broker on one partition, simulated: nothing is written.
+"""The start of a broker on one partition, and on all its log directories, simulated: nothing is written.
 
 The steps in the order of `LogLoader.load` (before 3.0 `Log.loadSegments`), with the module of each:
 
@@ -9,6 +9,7 @@ The steps in the order of `LogLoader.load` (before 3.0 `Log.loadSegments`), with
    offset, leader epochs, producers (`snapshots`). `replay` has the reads without checksums that follow recovery.
 5. `outcome` answers what happens to one place of a log, `results` holds the options and the result, and
    `segment_views` shows the segments as retention and the cleaner see them afterwards.
+6. `disk`: the start of the whole broker, of the loads of all partitions and the findings about the other files.
 
 Example: 2.8 starts after an unclean shutdown and finds a batch with a wrong CRC. `candidates.first_recovered` returns
 the segments to recover: from the recovery point on. `broker_walk.walk_as_broker` finds the batch (`ensureValid`),
