@@ -24,7 +24,6 @@ from kafkalog_core.kafka.sim.partition_copies import PartitionCopy
 from kafkalog_core.ops.recover.excision import excise, is_lost_marker, offsets_of, stage_excision
 from kafkalog_core.ops.recover.places import BadBatch, find_places, neighbour
 from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
-from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.transactions.coordinator import read_coordinators
 from kafkalog_core.ops.transactions.judgement import Judge, abort_command
@@ -38,7 +37,7 @@ from kafkalog_core.text import count_of, first_of
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.ops.recover.excision import ExcisedPlace, Excision
@@ -95,7 +94,6 @@ class _Planner:
     def plan(self) -> PlanReport:
         """Find the places of the offsets, and stage what takes their place."""
         excision: Excision | None = None
-        tails: list[DamagedPlace] = []
         if not self._is_impossible():
             size_bytes = sum(segment.size_bytes for segment in self._partition.segments)
             self._progress.expect(_READS * size_bytes)
@@ -118,7 +116,7 @@ class _Planner:
         # All offsets or none: a plan that does a part of what was asked for would be taken for the whole
         if excision is not None and not self._refusals.findings:
             findings_of(excision, self._facts, self._findings, _judge(self._request))
-            losses = [*excision.losses, *self._drop_tails(tails)]
+            losses = [*excision.losses]
             stage_excision(excision, self._stage)
         guess = self._context.guess
         settings = [each for each in self._facts.settings.settings if each.name in _USED]
@@ -234,14 +232,6 @@ class _Planner:
                 "excise.left", place.path, position=place.start, damage=place.reason, problem=refusal.rstrip(".")
             )
 
-    def _drop_tails(self, tails: list[DamagedPlace]) -> Iterator[Loss]:
-        """Report the ends of rewritten segments that are dropped; yield what is lost with them."""
-        for tail in tails[:1]:
-            self._findings.add("excise.tail", tail.path, position=tail.start, damage=tail.reason)
-            loss = measure_loss(self._partition, [(tail.path, tail.start)], self._facts.high_watermark)
-            if loss is not None:
-                yield loss
-
 
 def _rules(release: Release) -> object:
     """Return the rules of a release that decide what can take a place, and how its indexes are built."""
@@ -309,8 +299,11 @@ def findings_of(excision: Excision, facts: PartitionFacts, sink: Sink, judge: Ju
         sink: receives the findings.
         judge: knows what becomes of open transactions; None: nothing is known.
     """
-    for each in excision.places:
-        _report_place(each, sink)
+    for segment in excision.segments:
+        for each in segment.places:
+            _report_place(each, sink)
+        if segment.tail is not None:
+            sink.add("excise.tail", segment.tail.path, position=segment.tail.start, damage=segment.tail.reason)
     for transaction in excision.open_transactions:
         topic, number = excision.partition.topic or "", excision.partition.partition or 0
         verdict = None if judge is None else judge.of_open(topic, number, transaction.producer_id)

@@ -21,7 +21,7 @@ from kafkalog_core.kafka.sim.start.replay import ReplaySegment
 from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.ops.recover.clues import ClueReader
 from kafkalog_core.ops.recover.replacements import Choice, choices
-from kafkalog_core.ops.repair.loss import Loss, cure_of_loss
+from kafkalog_core.ops.repair.loss import Loss, cure_of_loss, measure_loss
 from kafkalog_core.storage.listing import Listing
 from kafkalog_core.storage.partition import partition_of
 from kafkalog_core.storage.planned import Patch, PlannedFiles, patched, planned_files
@@ -77,7 +77,7 @@ class ExcisedSegment(Struct, frozen=True, kw_only=True):
     Args:
         segment: its files as they are.
         places: what is replaced, ascending.
-        kept_bytes: where the old log ends that is kept: a tail after it is dropped.
+        tail: the first of the places at its end that no batch follows: they are dropped; None: there is none.
         size_bytes: size of the new log.
         recovery: its new indexes, as a recovery builds them.
         txn_index: content of its transaction index; None: it has none.
@@ -85,7 +85,7 @@ class ExcisedSegment(Struct, frozen=True, kw_only=True):
 
     segment: Segment
     places: tuple[ExcisedPlace, ...]
-    kept_bytes: int
+    tail: DamagedPlace | None
     size_bytes: int
     recovery: SegmentRecovery
     txn_index: bytes | None
@@ -94,9 +94,7 @@ class ExcisedSegment(Struct, frozen=True, kw_only=True):
     def patches(self) -> list[Patch]:
         """The bytes of the old log that are replaced."""
         found = [Patch(each.place.start, each.place.end, each.choice.content) for each in self.places]
-        if self.kept_bytes < self.segment.size_bytes:
-            found.append(Patch(self.kept_bytes, self.segment.size_bytes, b""))
-        return found
+        return found if self.tail is None else [*found, Patch(self.tail.start, self.segment.size_bytes, b"")]
 
     @property
     def indexes(self) -> dict[FileKind, bytes]:
@@ -127,7 +125,7 @@ class Excision(Struct, frozen=True, kw_only=True):
             content within `reading`.
         segments: those that are rewritten, ascending.
         left: places that are not excised; tails are not among them.
-        losses: what is lost to readers, one for each place that held records.
+        losses: what is lost to readers, one for each place that held records, and one for each tail that is dropped.
         open_transactions: those that are open at the end of the new log and had records before the last place that is
             emptied: their markers may have been in a place.
         problem: why a broker does not start on the new log all the same; None: it does, as far as that is known.
@@ -248,7 +246,7 @@ class _Excising:
                 own = [each for each in self._places if each.segment.base_offset == segment.base_offset]
                 wanted = [each for each in own if each.is_excisable]
                 if wanted and not any(each.refusal for each in own):
-                    tail = min((each.start for each in own if each.is_tail), default=segment.size_bytes)
+                    tail = next((each for each in own if each.is_tail), None)
                     self._excise(segment, wanted, tail)
                 elif wanted:
                     self._leave(wanted, "another place of its segment cannot be excised")
@@ -267,14 +265,14 @@ class _Excising:
         self._left += [LeftPlace(each, refusal) for each in places]
 
     # --- one segment --------------------------------------------------------------------------------------------------
-    def _excise(self, segment: Segment, places: list[DamagedPlace], kept_bytes: int) -> None:
+    def _excise(self, segment: Segment, places: list[DamagedPlace], tail: DamagedPlace | None) -> None:
         """Find what takes the places of a segment, from the best choices down, or leave them."""
         states, is_known = self._states_at(segment)
         options = [choices(each, self._clues.of(each, states if is_known else None)) for each in places]
         picked = [0] * len(places)
         while True:
             chosen = [each[number] for each, number in zip(options, picked, strict=True)]
-            excised = self._tried(segment, places, chosen, kept_bytes, states, is_known=is_known)
+            excised = self._tried(segment, places, chosen, tail, states, is_known=is_known)
             if isinstance(excised, ExcisedSegment):
                 self._segments[segment.base_offset] = excised
                 _plan_files(excised, self._files)
@@ -292,15 +290,15 @@ class _Excising:
         segment: Segment,
         places: Sequence[DamagedPlace],
         chosen: Sequence[Choice],
-        kept_bytes: int,
+        tail: DamagedPlace | None,
         states: ProducerStates,
         *,
         is_known: bool,
     ) -> ExcisedSegment | tuple[int, str]:
         """Return the new segment if the recovery of a broker passes it; else the byte where it does not, and why."""
         patches = [Patch(each.start, each.end, choice.content) for each, choice in zip(places, chosen, strict=True)]
-        if kept_bytes < segment.size_bytes:
-            patches.append(Patch(kept_bytes, segment.size_bytes, b""))
+        if tail is not None:
+            patches.append(Patch(tail.start, segment.size_bytes, b""))
         path, rules = segment.files[0].path, self._facts.load_options.recovery
         self._files.patch(path, segment.size_bytes, patches)
         size_bytes = patched(path, segment.size_bytes, patches).size_bytes
@@ -320,7 +318,7 @@ class _Excising:
         return ExcisedSegment(
             segment=segment,
             places=tuple(map(ExcisedPlace, places, chosen)),
-            kept_bytes=kept_bytes,
+            tail=tail,
             size_bytes=size_bytes,
             recovery=recovery,
             txn_index=_txn_index(segment, recovery if is_known else None),
@@ -392,6 +390,11 @@ class _Excising:
         for segment in self._segments.values():
             for each in segment.places:
                 loss = _loss_of(self._partition, self._facts, each)
+                if loss is not None:
+                    yield loss
+            if segment.tail is not None:
+                cut = [(segment.tail.path, segment.tail.start)]
+                loss = measure_loss(self._partition, cut, self._facts.high_watermark)
                 if loss is not None:
                     yield loss
 
