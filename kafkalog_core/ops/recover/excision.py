@@ -465,10 +465,9 @@ def offsets_of(place: DamagedPlace) -> tuple[int, int] | None:
 
     A whole batch in the wrong order takes its own offsets with it, unless another batch of its segment has them too.
     """
-    if place.first_offset is not None and place.last_offset is not None:
-        return place.first_offset, place.last_offset
     if place.kind != "misplaced" or not place.is_whole:
-        return None
+        first_offset, last_offset = place.first_offset, place.last_offset
+        return None if first_offset is None or last_offset is None else (first_offset, last_offset)
     own: tuple[int, int] | None = None
     others: list[tuple[int, int]] = []
     with Source.open(place.path) as source:
