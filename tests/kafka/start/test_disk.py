@@ -41,6 +41,7 @@ EFFECTS: Final = {
     "dir.same-directory-id": "stops",
     "dir.second-metadata-log": "stops",
     "dir.unreadable": "offline",
+    "file.not-a-file": "offline",
     "file.not-readable": "offline",
     "file.not-writable": "offline",
     "file.unreadable": "offline",
