@@ -36,7 +36,7 @@ def demo(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(
+    return CliRunner(env={"COLUMNS": "200"}).invoke(
         cli, ["preflight", "--now", "2026-11-23", "--kafka", "4.3.1", *map(str, arguments)], catch_exceptions=False
     )
 
@@ -136,6 +136,16 @@ def test_with_another_log_directory_the_broker_starts_without_one(demo: Path, cr
     assert "takes" in text
     assert "offline" in text
     assert rows(demo, crashed)["preflight"][0]["offline"] == str(demo)
+
+
+def test_a_log_directory_that_the_configuration_names_must_have_its_ids(demo: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    config = tmp_path / "server.properties"
+    for name in ("empty", "missing"):
+        config.write_text(f"node.id=1\nlog.dirs={demo},{tmp_path}/{name}\n")
+        assert f"does not start: {tmp_path}/{name}/meta.properties" in verdict("--config", config, demo)
+    config.write_text(f"node.id=1\nlog.dirs={demo}\n")
+    assert "no record is lost" in verdict("--config", config, demo)
 
 
 def test_a_partition_of_a_disk_is_refused(crashed: Path) -> None:
