@@ -17,16 +17,21 @@ __all__ = ["way_of"]
 _OF_TRUNCATION: Final = "kafkalog reindex {} --as-broker"
 """Truncates the one damaged segment before the start, which then keeps the segments after it."""
 _OF_HIDDEN: Final = "kafkalog verify {}"
-_OF_DELETION: Final = "kafkalog checkpoint {}"
-"""Repairs the log start offset beyond the end of the log, because of which the start deletes all segments."""
+_OF_LOSS: Final = {
+    "truncated": _OF_TRUNCATION,
+    # repairs the log start offset beyond the end of the log, because of which the start deletes all segments
+    "below-start": "kafkalog checkpoint {}",
+    # names the replacement to move away
+    "replaced": "kafkalog verify {}",
+}
 _OF_FATE: Final[Mapping[Fate, str]] = {"refused": "kafkalog verify {}", "unknown": "kafkalog truncate {} --as-broker"}
 
 
 def way_of(start: PartitionStart) -> str | None:
     """Return the command line that avoids what a start does to a partition; None: there is none."""
     template = _OF_FATE.get(start.fate)
-    if start.losses:
-        template = _OF_DELETION if start.cut == "below-start" else _OF_TRUNCATION
+    if start.cut is not None:
+        template = _OF_LOSS[start.cut]
     elif start.hidden_offsets:
         template = _OF_HIDDEN
     return None if template is None else template.format(shell_path(start.place.path))

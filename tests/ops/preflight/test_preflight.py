@@ -36,7 +36,7 @@ def demo(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(
+    return CliRunner(env={"COLUMNS": "200"}).invoke(
         cli, ["preflight", "--now", "2026-11-23", "--kafka", "4.3.1", *map(str, arguments)], catch_exceptions=False
     )
 
