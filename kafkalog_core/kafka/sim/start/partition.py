@@ -179,7 +179,7 @@ class PartitionLoad:
             kind = "unknown" if self._rules.swaps == "not-foreseen" else "fatal"
             self._stop(swept.path or self._partition.path, swept.problem, kind=kind)
         for file, _ in swept.removed:
-            is_live = file.name.state is FileState.LIVE  # else the one without its suffix stays
+            is_live = file.name.state is FileState.LIVE  # else the one without its suffix remains
             if is_live and file.name.kind is FileKind.SNAPSHOT and file.name.base_offset is not None:
                 self._snapshots.remove(file.name.base_offset)
         self._zero_indexes = swept.zero_indexes
