@@ -1,6 +1,6 @@
 """`kafkalog recover` on randomly damaged logs, and Kafka's own classes on what it leaves: nothing is lost unsaid.
 
-In the lines of `faults.txt`: rounds; those given up, as the plan leaves something to a person; those of which every
+In the lines of `recoveries.txt`: rounds; those given up, as the plan leaves something to a person; those of which every
 record is read; those in which consumers pass over records that lie on the disk as before, such as those of two batches
 in the wrong order, and that `dump --resync` still shows.
 """
