@@ -7,31 +7,20 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kafkalog_core.kafka.sim.start.disk import Fate
     from kafkalog_core.ops.preflight.partition_starts import PartitionStart
 
 __all__ = ["way_of"]
 
-_OF_TRUNCATION: Final = "kafkalog reindex {} --as-broker"
-"""Truncates the one damaged segment before the start, which then keeps the segments after it."""
+_OF_LOSS: Final = "kafkalog recover {}"
+"""Of the whole log directory: recover also writes its checkpoints and its clean shutdown file."""
 _OF_HIDDEN: Final = "kafkalog verify {}"
-_OF_LOSS: Final = {
-    "truncated": _OF_TRUNCATION,
-    # repairs the log start offset beyond the end of the log, because of which the start deletes all segments
-    "below-start": "kafkalog checkpoint {}",
-    # names the replacement to move away
-    "replaced": "kafkalog verify {}",
-}
-_OF_FATE: Final[Mapping[Fate, str]] = {"refused": "kafkalog verify {}", "unknown": "kafkalog truncate {} --as-broker"}
+_OF_UNKNOWN: Final = "kafkalog truncate {} --as-broker"
 
 
 def way_of(start: PartitionStart) -> str | None:
     """Return the command line that avoids what a start does to a partition; None: there is none."""
-    template = _OF_FATE.get(start.fate)
-    if start.cut is not None:
-        template = _OF_LOSS[start.cut]
-    elif start.hidden_offsets:
-        template = _OF_HIDDEN
-    return None if template is None else template.format(shell_path(start.place.path))
+    if start.cut is not None or start.fate == "refused":
+        return _OF_LOSS.format(shell_path(start.log_dir))
+    if start.hidden_offsets:
+        return _OF_HIDDEN.format(shell_path(start.place.path))
+    return _OF_UNKNOWN.format(shell_path(start.place.path)) if start.fate == "unknown" else None
