@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 __all__ = ["way_of"]
 
-_OF_TRUNCATION: Final = "kafkalog reindex {} --as-broker"
-"""Truncates the one damaged segment before the start, which then keeps the segments after it."""
+_RECOVER: Final = "kafkalog recover {}"
+"""The least loss by which the broker starts."""
 _OF_HIDDEN: Final = "kafkalog verify {}"
 _OF_LOSS: Final = {
-    "truncated": _OF_TRUNCATION,
-    # repairs the log start offset beyond the end of the log, because of which the start deletes all segments
-    "below-start": "kafkalog checkpoint {}",
-    # names the replacement to move away
-    "replaced": "kafkalog verify {}",
+    "truncated": _RECOVER,
+    # the log start offset beyond the end of the log is removed, because of which the start deletes all segments
+    "below-start": _RECOVER,
+    # a replacement that lacks records of the segments that it replaces is given up
+    "replaced": _RECOVER,
 }
-_OF_FATE: Final[Mapping[Fate, str]] = {"refused": "kafkalog verify {}", "unknown": "kafkalog truncate {} --as-broker"}
+_OF_FATE: Final[Mapping[Fate, str]] = {"refused": _RECOVER, "unknown": "kafkalog truncate {} --as-broker"}
 
 
 def way_of(start: PartitionStart) -> str | None:
