@@ -359,6 +359,8 @@ def _placed(
     for number, (segment, reading) in enumerate(zip(segments, readings, strict=True)):
         following = next((each.first for each in readings[number + 1 :] if each.first is not None), None)
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        # A whole batch of a later segment is kept, whatever is wrong with its offsets
+        is_followed = any(part.is_whole for each in readings[number + 1 :] for hole in each.holes for part in hole.parts)
         for hole in reading.holes:
             hole.before = hole.before or before
             within = hole.after is not None
@@ -376,7 +378,7 @@ def _placed(
                     detail=part.what.detail,
                     broker=part.what.broker,
                     is_recovered=segment.base_offset in recovered,
-                    is_tail=_is_tail(part, hole),
+                    is_tail=not is_followed and _is_tail(part, hole),
                     magic=_magic(part, hole, facts),
                     first_offset=first,
                     last_offset=last,

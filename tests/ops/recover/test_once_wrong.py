@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support import build
-from tests.support.excising import read_offsets, write
+from tests.support.excising import batch_of, places_of, read_offsets, write, write_batches
 from tests.support.recover_plans import plan, recover
 from tests.support.truncating import MARK, RECOVERY, started
 
@@ -75,3 +75,16 @@ def test_the_same_batch_once_more_is_none(tmp_path: Path) -> None:
     draft = recover(written.root, only_copy=True)
     assert set(read_offsets(written.partition)) == set(range(36))
     assert all(each.first_offset is None for each in draft.plan.report.losses)
+
+
+def test_damage_before_a_whole_batch_with_a_wrong_offset_is_not_the_end_of_the_log(tmp_path: Path) -> None:
+    """The last batch of the first segment is damaged; the only one of the next, whole, gets its own offset back."""
+    first = [batch_of(2, build.NONE, 0, 2), batch_of(2, build.NONE, 3, 5)]
+    written = write_batches(tmp_path, {0: first, 6: [batch_of(2, build.NONE, 6, 8)]})
+    written.patch(0, written.at(0, 1)[0] + 17, bytes(6))  # its checksum and attributes
+    written.patch(6, 0, bytes(8))
+    damaged, misplaced = places_of(written.partition)
+    assert not damaged.is_tail
+    assert misplaced.is_whole
+    recover(written.root, only_copy=True)
+    assert read_offsets(written.partition) == [0, 1, 2, 6, 7, 8]
