@@ -538,8 +538,8 @@ METADATA_LOG: Final = {
         "Does not start: Kafka's raft client refuses a batch without records in this log.",
         "If other controllers are healthy, remove this one from the quorum and add it again. Otherwise restore a copy "
         "of this log, or end it before this batch: kafkalog truncate --to-offset. That loses all metadata after it.",
-        "No broker leaves such a batch: the metadata log is not compacted. A tool replaced a damaged batch, as is right "
-        "in the logs of topics.",
+        "No broker leaves such a batch: the metadata log is not compacted. A tool replaced a damaged batch, as is "
+        "right in the logs of topics.",
     ),
     "metadata-log.snapshot-ahead": FindingType(
         "warning",

@@ -7,26 +7,42 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.kafka.sim.start.disk import Fate
     from kafkalog_core.ops.preflight.partition_starts import PartitionStart
 
-__all__ = ["way_of"]
+__all__ = ["way_of", "ways_of_all"]
 
-_OF_TRUNCATION: Final = "kafkalog reindex {} --as-broker"
-"""Truncates the one damaged segment before the start, which then keeps the segments after it."""
 _OF_HIDDEN: Final = "kafkalog verify {}"
-_OF_DELETION: Final = "kafkalog checkpoint {}"
-"""Repairs the log start offset beyond the end of the log, because of which the start deletes all segments."""
 _OF_FATE: Final[Mapping[Fate, str]] = {"refused": "kafkalog verify {}", "unknown": "kafkalog truncate {} --as-broker"}
+_STEPS: Final = ("kafkalog checkpoint ", "kafkalog reindex ", "kafkalog truncate ")
+"""Repairs of single files, which are parts of the plan of `kafkalog recover`."""
 
 
-def way_of(start: PartitionStart) -> str | None:
-    """Return the command line that avoids what a start does to a partition; None: there is none."""
-    template = _OF_FATE.get(start.fate)
+def way_of(start: PartitionStart, log_dirs: Sequence[str]) -> str | None:
+    """Return the command line that avoids what a start does to a partition; None: there is none.
+
+    Args:
+        start: of the partition.
+        log_dirs: of the broker: with the one that has the metadata log it is known which other replicas there are.
+    """
     if start.losses:
-        template = _OF_DELETION if start.cut == "below-start" else _OF_TRUNCATION
-    elif start.hidden_offsets:
-        template = _OF_HIDDEN
+        return _recovery(log_dirs)
+    template = _OF_HIDDEN if start.hidden_offsets else _OF_FATE.get(start.fate)
     return None if template is None else template.format(shell_path(start.place.path))
+
+
+def ways_of_all(commands: Iterable[str], log_dirs: Sequence[str]) -> Iterator[str]:
+    """Yield command lines without repetition; instead of all repairs of single files the one of the broker, last."""
+    rest = []
+    for command in dict.fromkeys(commands):
+        if command.startswith(_STEPS) or command == _recovery(log_dirs):
+            rest = [_recovery(log_dirs)]
+        else:
+            yield command
+    yield from rest
+
+
+def _recovery(log_dirs: Sequence[str]) -> str:
+    return f"kafkalog recover {' '.join(map(shell_path, log_dirs))}"

@@ -242,7 +242,7 @@ def test_a_downgrade_over_a_level_with_new_records_is_refused(high: int, low: in
 
 
 def test_a_batch_without_records_ends_the_load_of_every_release(tmp_path: Path) -> None:
-    """Seen of 4.3.1 (`tests/integration/test_excise.py`); those before have the same `raft.Batch.data`."""
+    """Seen of 4.3.1 (`tests/integration/test_excise.py`); those before have the same `Batch.data`."""
     log = write(tmp_path, topic_record("t"))
     (path,) = log.glob("*.log")
     unknown = build.batch_v2([build.Record(offset=4, timestamp_ms=1, key=None, value=b"\1\x7f\0")])

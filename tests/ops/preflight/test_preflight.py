@@ -61,7 +61,7 @@ def test_the_first_line_has_the_loss(crashed: Path) -> None:
     assert ended.stdout.startswith(
         "A 4.3.1 broker starts, and truncates 1 log: 108 records of orders-0 from offset 218 on are lost.\n"
     )
-    assert f"kafkalog reindex {crashed}/orders-0 --as-broker" in ended.stdout
+    assert f"\n    kafkalog recover {crashed}\n" in ended.stdout
     assert tree_hash(crashed) == before
 
 

@@ -10,7 +10,7 @@ A KRaft node loads its metadata log before all other logs:
 3. `FileQuorumStateStore`: a quorum-state of a version that the release does not know ends the start.
 4. The newest snapshot, and the log from its offset on, are decoded (`MetadataRecordSerde`): a record whose type or
    version the release does not know ends the process. From 3.8 on all records are decoded before the first is replayed.
-   A batch without records ends it too, in every release (`raft.Batch.data`): no cleaner compacts this log.
+   A batch without records ends it too, in every release (`Batch.data` of its raft client): no cleaner compacts it.
 5. They are replayed: a level of a feature out of its range ends the process (`FeatureControlManager.replay`). That of a
    broker alone, without a controller, takes any level of features but metadata.version. A gap itself is not noticed:
    the process ends at the first record about a broker, topic or partition that a missing one made.
@@ -246,11 +246,7 @@ class _Log(Struct):
     def add(self, number: int, record: _Record) -> None:
         """Add the record with a number."""
         value = record.value
-        kind, version, says, problem = (-1, 0, None, "")
-        if value is None:
-            problem = NO_RECORD
-        elif record.control is None:
-            kind, version, says, problem = _decode(value)
+        kind, version, says, problem = _decode(record)
         form = (record.control, kind, version, problem)
         if form not in self.forms:
             self.forms[form] = _Seen(number, record.path, record.offset, *form)
@@ -375,8 +371,13 @@ def _quorum_stop(directory: str, rules: MetadataRules) -> MetadataStop | None:
     return MetadataStop(path=path, offset=None, reason=reason)
 
 
-def _decode(value: bytes) -> tuple[int, int, MetadataRecord | None, str]:
+def _decode(record: _Record) -> tuple[int, int, MetadataRecord | None, str]:
     """Return type, version and content of a data record, and why no release decodes it; empty: some do."""
+    value = record.value
+    if value is None:
+        return -1, 0, None, NO_RECORD
+    if record.control is not None:
+        return -1, 0, None, ""
     cursor = FlexibleReader(value, 0, "metadata record")
     kind, version = -1, 0
     try:
