@@ -66,9 +66,10 @@ def preflight_command(
     records are lost, and how many of them consumers may have read (below the high watermark); which partitions are not
     served; and what is wrong afterwards without a message. Nothing is changed.
 
-    So are the records that end or bend the start: those of the metadata log that the release does not know, and those
-    of __consumer_offsets and __transaction_state that its coordinators do not load; and the limits of the machine for
-    memory maps, open files and space. --compat shows the same for every release, a row a minor release.
+    kafkalog also names the records that the release does not load: in the metadata log they end the start, in
+    __consumer_offsets and __transaction_state the coordinators refuse or skip them. It compares the memory maps, open
+    files and space that the broker needs with the limits of the machine. --compat simulates the start of every release
+    instead, and shows a row for each minor release.
 
     The exit status is 0 if the broker starts and no record is lost, hidden or refused, else 4.
     """

@@ -70,10 +70,7 @@ class StopWorkError(Exception):
 
 
 class Pool:
-    """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read.
-
-    `idle_waits` counts how often the caller has waited for data of a task.
-    """
+    """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read."""
 
     def __init__(self, jobs: int, progress: Progress, *, may_fork: bool = False) -> None:
         """Prepare the processes; they start with the first tasks. Raises WorkerLostError.
@@ -83,7 +80,7 @@ class Pool:
         """
         self.jobs = jobs
         self._progress = progress
-        self._counted_bytes = self.idle_waits = 0
+        self._counted_bytes = 0
         self._directory = _temporary_directory()
         self._scratch = None if self._directory is None else self._directory.name
         self._numbers = itertools.count()
@@ -221,12 +218,9 @@ class _PoolOutput:
         """See `TaskOutput`."""
         while not self._is_read:
             # Before the look: what is written after it is looked at again
-            is_done, has_come = self._future.done(), False
-            for data in self._files.files():
-                yield data
-                has_come = True
+            is_done = self._future.done()
+            yield from self._files.files()
             if not is_done:
-                self._pool.idle_waits += not has_come
                 self._pool.wait(self._future, _SHORT_S)
                 continue
             self._is_read = True

@@ -151,11 +151,9 @@ FILES: Final = {
     "file.not-a-file": FindingType(
         "error",
         "The entry has the name of a file that a broker opens, but it is not a file that can be read: {problem}.",
-        "Takes the whole log directory offline if it opens it. Of a producer snapshot after an unclean shutdown: may "
-        "truncate the log instead.",
-        "Move it out of the partition directory. Then verify shows what has to be rebuilt.",
-        "A pipe, a device or a directory has the name of a producer snapshot, leader-epoch-checkpoint or "
-        "partition.metadata.",
+        "Takes the whole log directory offline if it opens it, or may truncate the log after an unclean shutdown.",
+        "Move it out of the partition directory, and verify again.",
+        "A pipe, a device or a directory has the name of a snapshot, leader-epoch-checkpoint or partition.metadata.",
         next_step=MOVE_FILE,
     ),
     "file.not-regular": FindingType(
@@ -517,15 +515,14 @@ SMALL_FILES: Final = {
         "The clean shutdown file is an empty directory.",
         "Deletes it, and starts as after a clean shutdown. Releases before 2.8 do not start.",
         "If the last shutdown was not clean, or the release is before 2.8, move it out of the log directory.",
-        "A broker only looks whether the entry exists. It writes a file; a person or a tool made the directory.",
+        "A broker only looks whether the entry exists. No broker makes a directory of this name.",
         next_step=MOVE_DIRECTORY,
     ),
     "clean-shutdown.not-empty": FindingType(
         "error",
         "The clean shutdown file is a directory that is not empty.",
         "Cannot delete it, and takes the whole log directory offline. Releases before 2.8 do not start.",
-        "Move it out of the log directory. The next start then recovers the segments after each recovery point; if the "
-        "last shutdown was clean, put an empty file in its place instead.",
+        "Move it out of the log directory, and put an empty file in its place if the last shutdown was clean.",
         "A broker deletes the clean shutdown file before it loads the partitions.",
         next_step=MOVE_DIRECTORY,
     ),

@@ -503,7 +503,7 @@ DIRECTORIES: Final = (
             "The current replica is successfully replaced with the future replica for {partition}",
         ),
         "The copy of a move between log directories replaces the partition.",
-        "The metadata names the new directory for the partition.",
+        "The copy has reached the end of the partition, or the metadata assigns the partition to its log directory.",
         "Renames the copy to the plain name, and the old directory to end in -delete.",
         "Nothing needs to be done.",
         ("dir.future", "dir.delete"),

@@ -83,13 +83,15 @@ REPLICATION: Final = (
         "warning",
         (
             "Truncating partition {partition} to local high watermark {offset}",
+            "Truncating partition {partition} with TruncationState(offset={offset}, {reason}) due to",
             "Truncating partition {partition} with {reason} due to",
             "Truncating to offset {offset}",
             "Truncating log {partition} to offset {offset}",
         ),
-        "The broker truncated {partition} at offset {offset}, to match its leader.",
+        "The broker truncated a log of {partition} at offset {offset}, to match the log that it fetches from.",
         "A follower truncates what its leader does not have. This is normal after a change of the leader, and a loss "
-        "after an unclean election.",
+        "after an unclean election. A copy that moves between log directories truncates what the partition's own "
+        "directory does not have.",
         "Truncates the log at that offset and fetches from there. It does not keep the records after it.",
         "If the leader is the one that lost records, stop this broker at once and copy its directory.",
         (),

@@ -58,6 +58,7 @@ MAX_CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
 _BLANKS: Final = re.compile(r"\s+", re.ASCII)
 _VERSION_LINE: Final = 1
 _COUNT_LINE: Final = 2
+_DECODED_BYTES: Final = 8192
 _OFFSET_PARTS: Final = 3
 _EPOCH_PARTS: Final = 2
 
@@ -149,6 +150,8 @@ class _Reader(Generic[_EntryT]):
             text = line.data.decode("utf-8")
         except UnicodeDecodeError as error:
             problem = f"byte {line.data[error.start]:#04x} is not UTF-8"
+            if line.position + error.start < _DECODED_BYTES:
+                self._first_refusal = None  # BufferedReader decodes this much before the first line is looked at
             return self._malformed(line, "invalid-utf8", NoEntry(problem, Failure.IO))
         if line.number == _VERSION_LINE:
             return self._read_version(line, text)

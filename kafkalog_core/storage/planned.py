@@ -270,4 +270,10 @@ class PlannedSource(Source):
         self.wanted_to = end
 
     def _read_at(self, target: memoryview, position: int) -> int:
-        return self._slices.read_to(target, position)
+        filled = 0
+        while filled < len(target):  # across parts: a reader of a few bytes takes fewer for the end of the file
+            count = self._slices.read_to(target[filled:], position + filled)
+            if not count:
+                break
+            filled += count
+        return filled

@@ -101,7 +101,7 @@ def test_every_row_type_is_shown_somehow():
     in_lines |= {"retention", "retained_segment", "retention_event", "retention_what_if", "rolling", "rolled_segment"}
     in_lines |= {"export", "replica", "replica_copy", "replica_range", "event"}
     in_lines |= {"transaction", "transaction_part", "stable_offset", "which_partition", "impact"}
-    in_lines |= {"preflight", "start_event", "partition_start", "start_step"}
+    in_lines |= {"preflight", "start_event", "partition_start", "start_step", "release_start"}
     in_lines |= {"group", "group_member", "group_offset"}
     assert {name.partition(" ")[0] for name in SHOWN} == TABLES.keys() - in_lines
 

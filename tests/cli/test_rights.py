@@ -232,6 +232,8 @@ READING: Final = {
     "transactions": ("--jobs 1",),
     "impact": ("",),
     "preflight": ("--jobs 1",),
+    "recover": ("--jobs 1 --only-copy", "--jobs 1 --only-copy --apply"),
+    "excise": ("--offset 41",),
 }
 """What reads logs, and how."""
 NOT_READING: Final = {

@@ -69,6 +69,9 @@ class Case:
         case = "/".join(self.id.split("/")[:2])
         pair = self.pair or recovering.Pair(id=self.id, case=case, before="", after="")
         options: dict[str, Any] = pair.options(recovering.sheet_of(corpus, pair), into)["kafka"]
+        if case.endswith("two-log-dirs-4.3.1"):
+            with open(options["config"], "a", encoding="utf-8") as file:
+                file.write(f"log.dirs={into}/disk/A,{into}/disk/B\n")
         there = {path.name.rpartition("-")[0] for path in into.rglob("*-*") if path.is_dir()}
         given = options["topic_assignments"]
         return options | {"topic_assignments": [each for each in given if each.partition(":")[0] in there]}

@@ -1,6 +1,6 @@
 """`kafkalog recover` on randomly damaged logs, and Kafka's own classes on what it leaves: nothing is lost unsaid.
 
-In the lines of `faults.txt`: rounds; those given up, as the plan leaves something to a person; those of which every
+In the lines of `recoveries.txt`: rounds; those given up, as the plan leaves something to a person; those of which every
 record is read; those in which consumers pass over records that lie on the disk as before, such as those of two batches
 in the wrong order, and that `dump --resync` still shows.
 """
@@ -69,7 +69,12 @@ def compare_recoveries(harness: LogHarness, workload: Workload, work_dir: Path) 
 
 
 def _compare(harness: LogHarness, workload: Workload, partition_dir: Path, stop: Stop, verdict: Verdict) -> list[str]:
-    before = readable(partition_dir)
+    replaced = _replaced(partition_dir)
+    before = {
+        offset: copies
+        for offset, copies in readable(partition_dir).items()
+        if not any(first <= offset <= last for first, last in replaced)
+    }
     try:
         draft = _recover(harness, workload, partition_dir.parent)
     except KafkalogError as error:
@@ -105,6 +110,15 @@ def _compare(harness: LogHarness, workload: Workload, partition_dir: Path, stop:
         is_hidden = is_hidden or bool(lost)
     verdict.recompressed += is_hidden
     verdict.same += not found and not is_hidden
+    return found
+
+
+def _replaced(partition_dir: Path) -> list[tuple[int, int]]:
+    """First and last offset of finished replacements, which may lack records of their segments, as compaction does."""
+    found = []
+    for path in partition_dir.glob("*.log.swap"):
+        offsets = _records(str(path), None)
+        found += [(min(*offsets, int(path.name[:20])), max(offsets))] if offsets else []
     return found
 
 
@@ -166,12 +180,17 @@ def readable(partition_dir: Path) -> Records:
     """Each record that can be read past damage, as `dump --records --resync` reads."""
     found: Records = defaultdict(set)
     for segment in read_partition(str(partition_dir)).segments:
-        if segment.log is None:
-            continue
-        with Source.open(segment.log.path) as source:
-            for item in scan(source, base_offset=segment.base_offset, options=ScanOptions(check=True, resync=True)):
-                if not isinstance(item, Run):
-                    continue
+        if segment.log is not None:
+            for offset, copies in _records(segment.log.path, segment.base_offset).items():
+                found[offset] |= copies
+    return found
+
+
+def _records(path: str, base_offset: int | None) -> Records:
+    found: Records = defaultdict(set)
+    with Source.open(path) as source:
+        for item in scan(source, base_offset=base_offset, options=ScanOptions(check=True, resync=True)):
+            if isinstance(item, Run):
                 for piece in decode_run(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES):
                     if isinstance(piece, RecordRun):
                         _add(piece, found)

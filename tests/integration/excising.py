@@ -218,6 +218,19 @@ async def fill(broker: Broker, topic: str = TOPIC) -> None:
     await clients.settle_transactions(broker, topic)
 
 
+async def fill_before_zstd(broker: Broker) -> None:
+    """The codecs of releases before 2.1, an idempotent producer, and transactions of both ends."""
+    await clients.create_topic(broker, TOPIC, {broker.segment_bytes: broker.roll_bytes})
+    generator = random.Random(TOPIC)
+    for codec in (None, "gzip", "snappy", "lz4"):
+        async with clients.producer_of(broker, compression_type=codec) as producer:
+            await clients.send(producer, generator, TOPIC, 2 * COUNT)
+    async with clients.producer_of(broker, enable_idempotence=True) as producer:
+        await clients.send(producer, generator, TOPIC, COUNT)
+    await clients.send_transactions(broker, generator, TOPIC, COUNT // 4)
+    await clients.settle_transactions(broker, TOPIC)
+
+
 async def fill_old(broker: Broker, version: str) -> None:
     """Each codec of the old formats, converted by the broker to one of them."""
     settings = {broker.segment_bytes: broker.roll_bytes, "message.format.version": version}

@@ -2,7 +2,8 @@
 
 `KAFKALOG_SEEDS=FIRST:COUNT` takes other seeds; `python -m tests.integration.differential_report` takes many, and keeps
 what came of them in `differential.txt`; of starts in `starts.txt` (each `--kind start...`, `--count 300`), of all kinds
-of faults in `faults.txt`. What those once showed are cases in `tests/kafka/start/test_once_different.py`.
+of faults in `faults.txt`, of recoveries in `recoveries.txt`. What those once showed are cases in
+`tests/kafka/start/test_once_different.py` and `tests/ops/recover/test_once_wrong.py`.
 """
 
 from __future__ import annotations

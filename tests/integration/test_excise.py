@@ -11,7 +11,7 @@ import confluent_kafka as librdkafka
 import crc32c
 import pytest
 
-from tests.integration import clients, compacting
+from tests.integration import clients, compacting, releases
 from tests.integration.excising import (
     TOPIC,
     all_batches,
@@ -21,9 +21,12 @@ from tests.integration.excising import (
     committed_offset,
     excise,
     fill,
+    fill_before_zstd,
     fill_old,
     fill_replicated,
     read_by_aiokafka,
+    read_by_kafka_python,
+    read_by_librdkafka,
     recover_from_start,
     spoil,
     wait_until_same,
@@ -255,5 +258,31 @@ def test_the_gap_of_an_old_format(tmp_path: Path, version: str, magic: int) -> N
         assert lines_with(broker, [*CUTS, "ERROR"]) == []
         lost = {offset for batch in bad for offset in range(batch.first, batch.last + 1)}
         check_readers(broker, [each for each in all_offsets if each not in lost])
+    finally:
+        broker.close()
+
+
+@pytest.mark.parametrize("version", ["1.1.1", "2.0.1", "4.4.0"])
+def test_other_releases_keep_everything_else(tmp_path: Path, version: str) -> None:
+    broker = releases.broker_of(version, tmp_path)
+    try:
+        broker.start()
+        asyncio.run(fill_before_zstd(broker))
+        all_offsets = read_by_aiokafka(broker, 0)
+        committed = read_by_aiokafka(broker, 0, committed=True)
+        broker.kill()
+        bad = chosen(all_batches(broker))
+        for batch in bad:
+            spoil(batch)
+        excise(broker, *(batch.first for batch in bad))
+        recover_from_start(broker)
+        broker.start()
+        assert lines_with(broker, RECOVERS), "nothing was recovered, so nothing is proved"
+        assert lines_with(broker, CUTS) == []
+        lost = {offset for batch in bad if not batch.is_control for offset in range(batch.first, batch.last + 1)}
+        for read in (read_by_aiokafka, read_by_librdkafka, read_by_kafka_python):
+            for offsets, is_committed in ((all_offsets, False), (committed, True)):
+                expected = [each for each in offsets if each not in lost]
+                assert read(broker, len(expected), committed=is_committed) == expected, read.__name__
     finally:
         broker.close()

@@ -149,7 +149,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--jobs 1 --at-damage {kafka}", 4),
         Case("--jobs 1 --to-offset 5 --apply {kafka}/customers-0"),
     ),
-    "preflight": (Case("--jobs 1 --now {now} {kafka}"), Case("--jobs 1 --now {now} --details {kafka}")),
+    "preflight": (
+        Case("--jobs 1 --now {now} {kafka}"),
+        Case("--jobs 1 --now {now} --details {kafka}"),
+        Case("--compat --jobs 1 --now {now} {kafka}"),
+    ),
     "impact": (
         Case("{kafka}", 4),
         Case("{plan}", 4, first="truncate --jobs 1 --to-offset 5 --plan-out {plan} {kafka}/orders-1"),

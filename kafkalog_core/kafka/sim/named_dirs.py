@@ -34,6 +34,7 @@ __all__ = [
     "other_dirs",
     "other_node_of_config",
     "related_dirs",
+    "unformatted_dirs",
 ]
 
 _NODE: Final = ("node.id", "broker.id")
@@ -158,14 +159,25 @@ def other_dirs(log_dir: str | None, beside: NamedDirs, server: Mapping[str, str]
 
 
 def dirs_of_config(server: Mapping[str, str]) -> Iterator[str]:
-    """Yield the log directories of a server.properties that are on this machine, with that of the metadata log.
-
-    `KafkaConfig.logDirs` reads log.dir only where there is no log.dirs.
-    """
-    listed = (_first(server, _DIRS) or "").split(",")
-    for path in map(str.strip, (*listed, server.get("metadata.log.dir") or "")):
-        if os.path.isabs(path) and (os.path.isdir(path) or denied_above(path) is not None):
+    """Yield the log directories of a server.properties that are on this machine, with that of the metadata log."""
+    for path in _listed(server):
+        if os.path.isdir(path) or denied_above(path) is not None:
             yield path
+
+
+def unformatted_dirs(server: Mapping[str, str]) -> Iterator[str]:
+    """Yield the log directories of a server.properties that are missing, or have no meta.properties."""
+    for path in _listed(server):
+        is_there = os.path.isdir(path) or denied_above(path) is not None or os.path.lexists(path)
+        is_empty = os.path.isdir(path) and not os.path.lexists(f"{path}/{fixed_file_name(FileKind.META_PROPERTIES)}")
+        if is_empty or not is_there:
+            yield path
+
+
+def _listed(server: Mapping[str, str]) -> Iterator[str]:
+    """Yield absolute paths; `KafkaConfig.logDirs` reads log.dir only where there is no log.dirs."""
+    listed = (_first(server, _DIRS) or "").split(",")
+    yield from filter(os.path.isabs, map(str.strip, (*listed, server.get("metadata.log.dir") or "")))
 
 
 def _check_rights(log_dir: str) -> None:

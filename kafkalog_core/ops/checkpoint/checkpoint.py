@@ -226,6 +226,9 @@ def _missing_snapshot(partition: Partition, extent: Extent | None, release: Rele
 Row = dict[str, object]
 
 _MARKED: Final = "every partition verifies, and its recovery point is its log end offset"
+_RECOVERED: Final = (
+    "a simulated start recovers nothing, and the recovery point of every partition is its log end offset"
+)
 _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 _AT_CLEAN_STOP: Final = (FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK, FileKind.LOG_START_OFFSET)
 _REPAIRED_AT_CLEAN_STOP: Final = (
@@ -289,7 +292,8 @@ class _Planner:
             )
             # An empty file: LogManager looks at its existence, and CleanShutdownFileHandler takes an empty one for an
             # unknown broker epoch.
-            self._stage.write(mark.path, [EMPTY_CLEAN_SHUTDOWN], why=_MARKED, like=self._like(mark))
+            reason = _RECOVERED if self._request.options.get("is_recovered") else _MARKED
+            self._stage.write(mark.path, [EMPTY_CLEAN_SHUTDOWN], why=reason, like=self._like(mark))
         findings, refusals = _sorted_out(repairs)
         other_node = self._context.other_node
         return PlanReport(
@@ -500,7 +504,7 @@ def _sorted_out(repairs: Iterable[FileRepair]) -> tuple[tuple[Finding, ...], tup
                 # Findings of severity `info` need no cure; they would make a sound file look bad.
                 continue
             if repair.content is not None and finding.code in repair.repaired_codes:
-                findings.append(replace(finding, cure=MENDED_BY_PLAN))
+                findings.append(replace(finding, cure=MENDED_BY_PLAN, next_step=None))
             elif finding.severity == "error":
                 # this command cannot repair it, so its own name does not help; another refusal names what is missing
                 refusals.append(replace(finding, next_step=None))

@@ -1,9 +1,9 @@
 """`dump` by several processes: a task reads parts of the logs, and the rows come here through a spool, in their order.
 
 This process begins alone: a reader that wants ten rows has them before another process could start. If there is enough
-left, others read too. This process does its share of the tasks as long as it would wait for the others: its own rows
-need no spool. It also takes the steps between the tasks, which need what was found in them: offsets missing between two
-segments, the number of matching records.
+left, others read too. This process does its share of the tasks: their rows need no spool. It also takes the steps
+between the tasks, which need what was found in them: offsets missing between two segments, the number of matching
+records.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class _ParallelDump:
             if pool.shortage is not None:
                 return pool.shortage
             try:
-                for output in pool.outputs(_write_task, self._tasks(pool, jobs if reads else None)):
+                for output in pool.outputs(_write_task, self._tasks(jobs if reads else None)):
                     _exhaust(rows)  # while the processes do their first tasks
                     self._output.flush()
                     self._write_begun()
@@ -214,23 +214,19 @@ class _ParallelDump:
             self._write_begun()
         return None
 
-    def _tasks(
-        self, pool: Pool, jobs: int | None
-    ) -> Iterator[tuple[DumpRequest, DumpTask, Callable[[OutputStream], ChunkWriter]]]:
+    def _tasks(self, jobs: int | None) -> Iterator[tuple[DumpRequest, DumpTask, Callable[[OutputStream], ChunkWriter]]]:
         """Yield the tasks of other processes; all steps are noted in order.
 
         jobs: this process does one of that many tasks; None: it does none.
         """
-        tasks, waits = 0, -1
+        tasks = 0
         while (step := self._ahead.popleft() if self._ahead else self._next()) is not None:
             if not isinstance(step, DumpTask):
                 self._begun.append(step)
                 continue
             task = self._with_begin(step)
             tasks += 1
-            # If it has not waited since its last task, the reader of the output holds it up, and not the others.
-            if jobs is not None and tasks % jobs == 0 and pool.idle_waits > waits:
-                waits = pool.idle_waits
+            if jobs is not None and tasks % jobs == 0:
                 self._begun.append(_OwnTask(task))
                 continue
             self._begun.append(task)

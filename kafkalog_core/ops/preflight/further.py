@@ -9,7 +9,7 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.rules.coordinator_rules import coordinator_rules
-from kafkalog_core.kafka.rules.rule_table import recovery_rules
+from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
 from kafkalog_core.kafka.sim.start.coordinators import COORDINATOR_TOPICS, load_coordinator
 from kafkalog_core.kafka.sim.start.limits import count_disk, limit_problems, needs_of, read_machine
 from kafkalog_core.kafka.sim.start.metadata_load import NO_RECORD, load_metadata
@@ -156,7 +156,10 @@ def limit_findings(
     log_dirs = list(dict.fromkeys(each.log_dir for each in partitions))
     counts = count_disk((path, [each.place.path for each in partitions if each.log_dir == path]) for path in log_dirs)
     needs = needs_of(
-        counts, has_time_index=recovery_rules(release).has_time_index, maps_all=False, index_bytes=_INDEX_BYTES
+        counts,
+        has_time_index=recovery_rules(release).has_time_index,
+        maps_all=rules_of(release).checks_indexes != "no",
+        index_bytes=_INDEX_BYTES,
     )
     machine = read_machine(log_dirs, max_map_count=max_map_count, open_files=open_files)
     for problem in limit_problems(needs, machine, counts):

@@ -73,7 +73,8 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
         result: of its load; None: it is not simulated.
         steps: what it does to its files; of a load that does not come to its end none.
         losses: what it deletes.
-        cut: how records are lost: by a truncation, or because the log ends below its start; None: none are.
+        cut: how records are lost: by a truncation, because the log ends below its start, or because a replacement of
+            segments has less; None: none are.
         recovery_bytes: bytes that recovery reads.
         records: number of records before the start, as far as headers count them.
         last_offset: the last offset before the start; None: unknown, or none.
@@ -86,7 +87,7 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
     result: LoadResult | None
     steps: tuple[StartStep, ...] = ()
     losses: tuple[Loss, ...] = ()
-    cut: Literal["truncated", "below-start"] | None = None
+    cut: Literal["truncated", "below-start", "replaced"] | None = None
     recovery_bytes: int = 0
     records: int = 0
     last_offset: int | None = None
@@ -129,9 +130,14 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
         return max(0, self.last_offset + 1 - result.end_offset)
 
     @property
+    def is_cut(self) -> bool:
+        """Whether the start truncates its log, be it a torn end."""
+        return any(step.kind in {"truncated", "emptied"} for step in self.steps)
+
+    @property
     def is_truncated(self) -> bool:
-        """Whether the start truncates or deletes its log, be it a torn end."""
-        return bool(self.losses) or any(step.kind in {"truncated", "emptied"} for step in self.steps)
+        """Whether the start truncates or deletes its log, or replaces segments of it by less."""
+        return bool(self.losses) or self.is_cut
 
     @property
     def is_harmed(self) -> bool:
@@ -168,13 +174,18 @@ def load_partition(place: PartitionPath, log_dir: str, facts: PartitionFacts) ->
         for cuts in _cuts(partition, facts, result)
         if (loss := measure_loss(partition, cuts, facts.high_watermark)) is not None
     ]
-    is_below_start = bool(result.removed) and not any(each.lost_bytes for each in result.segments)
     return replace(
         start,
         steps=tuple(_steps(partition, result, load.snapshots)),
         losses=tuple(losses),
-        cut=None if not losses else "below-start" if is_below_start else "truncated",
+        cut=_cause(result) if losses else None,
     )
+
+
+def _cause(result: LoadResult) -> Literal["truncated", "below-start", "replaced"]:
+    if any(each.lost_bytes for each in result.segments):
+        return "truncated"
+    return "below-start" if result.removed else "replaced"
 
 
 def total_of(counts: Iterable[int | None]) -> int | None:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import RefusedError, SelectionError
+from kafkalog_core.findings import found
+from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
+from kafkalog_core.kafka.sim.named_dirs import dirs_of_config, unformatted_dirs
 from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
 from kafkalog_core.ops.preflight.further import (
     coordinator_findings,
@@ -33,7 +36,7 @@ from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.locks import lock_holder
-from kafkalog_core.storage.paths import absolute
+from kafkalog_core.storage.paths import absolute, real
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -265,6 +268,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         )
         for context in contexts
     }
+    findings |= _of_config(contexts)
     loaded = [
         load_partition(place, context.target.root, context.facts(place.name, as_loaded=True))
         for context in contexts
@@ -337,9 +341,9 @@ class _Reader:
         )
         self._progress.expect(log_bytes(request.targets))
         before = None if clock is None else clock()
-        for found in verify(check, self._progress):
+        for each in verify(check, self._progress):
             # the directories of a plan are absolute
-            verdict = replace(found, path=absolute(found.path), findings=tuple(map(_absolute, found.findings)))
+            verdict = replace(each, path=absolute(each.path), findings=tuple(map(_absolute, each.findings)))
             self._findings += verdict.findings
             if isinstance(verdict, PartitionVerdict):
                 self._verdicts[verdict.path] = verdict
@@ -391,6 +395,21 @@ def _of_one_release(contexts: Sequence[DirContext]) -> list[DirContext]:
     return [replace(context, guess=best) for context in contexts]
 
 
+def _of_config(contexts: Sequence[DirContext]) -> dict[str, tuple[Finding, ...]]:
+    """Return the findings about log directories that only the server.properties names, by path.
+
+    A KRaft broker does not start with one that is empty or missing (`MetaPropertiesEnsemble.verify`).
+    """
+    first = contexts[0]
+    is_kraft = any(each.broker_dir is not None and each.broker_dir.is_kraft for each in contexts)
+    if first.request.config is None or not is_kraft:
+        return {}
+    named = {real(each.target.root) for each in contexts}
+    paths = [path for path in unformatted_dirs(first.settings.server) if real(path) not in named]
+    name = fixed_file_name(FileKind.META_PROPERTIES)
+    return {path: (found("meta.missing-kraft", f"{path}/{name}", severity="error"),) for path in paths}
+
+
 def _with_strays(findings: Iterable[Finding], context: DirContext) -> Iterator[Finding]:
     """Yield findings, and what is assigned elsewhere; verify does not ask the metadata log about empty directories."""
     known = set()
@@ -418,7 +437,11 @@ def _check_one_broker(directories: Iterable[TargetDir]) -> None:
         raise RefusedError(Refusal(reason, ways))
 
 
-def _doubts(contexts: Iterable[DirContext]) -> Iterator[str]:
+def _doubts(contexts: Sequence[DirContext]) -> Iterator[str]:
+    named = {real(context.target.root) for context in contexts}
+    for path in () if contexts[0].request.config is None else dirs_of_config(contexts[0].settings.server):
+        if real(path) not in named:
+            yield f"{path}: the server.properties names this log directory too: name it here"
     for context in contexts:
         holder = lock_holder(context.target.root)
         if holder is not None:

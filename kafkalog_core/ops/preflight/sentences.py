@@ -113,9 +113,15 @@ def _directories(start: DiskStart, partitions: Sequence[PartitionStart]) -> Iter
 
 
 def _logs(partitions: Sequence[PartitionStart]) -> Iterator[str]:
-    truncated = sum(each.is_truncated for each in partitions)
+    truncated = sum(each.is_cut for each in partitions)
     if truncated:
         yield f"truncates {counted(truncated, 'log')}"
+    others = [each for each in partitions if each.losses and not each.is_cut]
+    deleted = sum(each.cut == "below-start" for each in others)
+    if deleted:
+        yield f"deletes {counted(deleted, 'log')}"
+    if len(others) > deleted:
+        yield f"replaces segments of {counted(len(others) - deleted, 'log')}"
     hidden = [each for each in partitions if each.hidden_offsets]
     if hidden:
         yield f"hides the end of {counted(len(hidden), 'log')}"

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from kafkalog_core.kafka.sim.start.disk import Fate
     from kafkalog_core.ops.preflight.partition_starts import PartitionStart
 
 __all__ = ["way_of", "ways_of_all"]
 
 _OF_HIDDEN: Final = "kafkalog verify {}"
-_OF_FATE: Final[Mapping[Fate, str]] = {"refused": "kafkalog verify {}", "unknown": "kafkalog truncate {} --as-broker"}
-_STEPS: Final = ("kafkalog checkpoint ", "kafkalog reindex ", "kafkalog truncate ")
+_OF_UNKNOWN: Final = "kafkalog truncate {} --as-broker"
+_STEPS: Final = ("kafkalog checkpoint ", "kafkalog reindex ")
 """Repairs of single files, which are parts of the plan of `kafkalog recover`."""
 
 
@@ -25,16 +24,18 @@ def way_of(start: PartitionStart, log_dirs: Sequence[str]) -> str | None:
 
     Args:
         start: of the partition.
-        log_dirs: of the broker: with the one that has the metadata log it is known which other replicas there are.
+        log_dirs: of the broker: recover also writes their checkpoints and clean shutdown files, and the one with the
+            metadata log shows which other replicas there are.
     """
-    if start.losses:
+    if start.cut is not None or start.fate == "refused":
         return _recovery(log_dirs)
-    template = _OF_HIDDEN if start.hidden_offsets else _OF_FATE.get(start.fate)
-    return None if template is None else template.format(shell_path(start.place.path))
+    if start.hidden_offsets:
+        return _OF_HIDDEN.format(shell_path(start.place.path))
+    return _OF_UNKNOWN.format(shell_path(start.place.path)) if start.fate == "unknown" else None
 
 
 def ways_of_all(commands: Iterable[str], log_dirs: Sequence[str]) -> Iterator[str]:
-    """Yield command lines without repetition; instead of all repairs of single files the one of the broker, last."""
+    """Yield command lines without repetition; in place of all repairs of single files that of the broker, last."""
     rest = []
     for command in dict.fromkeys(commands):
         if command.startswith(_STEPS) or command == _recovery(log_dirs):

@@ -20,7 +20,7 @@ from kafkalog_core.kafka.sim.start.recovery import recover_segment
 from kafkalog_core.kafka.sim.start.replay import ReplaySegment
 from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.ops.recover.clues import ClueReader
-from kafkalog_core.ops.recover.replacements import Choice, choices
+from kafkalog_core.ops.recover.replacements import Substitute, choices
 from kafkalog_core.ops.repair.loss import Loss, cure_of_loss, measure_loss
 from kafkalog_core.storage.listing import Listing
 from kafkalog_core.storage.partition import partition_of
@@ -61,7 +61,7 @@ class ExcisedPlace(NamedTuple):
     """A damaged place, and what takes its place."""
 
     place: DamagedPlace
-    choice: Choice
+    choice: Substitute
 
 
 class LeftPlace(NamedTuple):
@@ -289,7 +289,7 @@ class _Excising:
         self,
         segment: Segment,
         places: Sequence[DamagedPlace],
-        chosen: Sequence[Choice],
+        chosen: Sequence[Substitute],
         tail: DamagedPlace | None,
         states: ProducerStates,
         *,
@@ -401,9 +401,9 @@ class _Excising:
 
 def _blamed(
     places: Sequence[DamagedPlace],
-    options: Sequence[Sequence[Choice]],
+    options: Sequence[Sequence[Substitute]],
     picked: Sequence[int],
-    chosen: Sequence[Choice],
+    chosen: Sequence[Substitute],
     position: int,
 ) -> int | None:
     """Return the number of the place whose next choice is tried: the last one before a byte of the new log.
@@ -465,10 +465,9 @@ def offsets_of(place: DamagedPlace) -> tuple[int, int] | None:
 
     A whole batch in the wrong order takes its own offsets with it, unless another batch of its segment has them too.
     """
-    if place.first_offset is not None and place.last_offset is not None:
-        return place.first_offset, place.last_offset
     if place.kind != "misplaced" or not place.is_whole:
-        return None
+        first_offset, last_offset = place.first_offset, place.last_offset
+        return None if first_offset is None or last_offset is None else (first_offset, last_offset)
     own: tuple[int, int] | None = None
     others: list[tuple[int, int]] = []
     with Source.open(place.path) as source:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.ops.truncate.as_broker import BrokerTruncation, SwapCompletion
     from kafkalog_core.ops.truncate.truncation import CompanionFiles, Truncation
+    from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["Choice", "PartitionRecovery", "RecoveryTask", "recover_partition", "start_problems"]
@@ -135,6 +136,8 @@ class _Work:
                 self._truncate(broker.truncation, broker.companions, None)
             else:
                 self._recover(broker)
+                if self._waiting():  # what a start stopped at is repaired now, so that it comes to the replacement
+                    self._recover(self._as_the_broker_is())
             is_alone = self._is_alone()
         done = self._done
         done.changes = self._stage.changes if is_alone else ()
@@ -147,17 +150,20 @@ class _Work:
         self._advance(size_bytes)
         return done
 
-    def _is_alone(self) -> bool:
-        """Return whether no replacement of segments waits that the plan leaves, beside one that it makes itself.
+    def _waiting(self) -> list[FileInfo]:
+        """Return the files of replacements that are left."""
+        return [file for file in self._partition().files if file.name.state in {FileState.SWAP, FileState.CLEANED}]
 
-        A start would mix both (LogLoader.completeSwapOperations).
+    def _is_alone(self) -> bool:
+        """Return whether no replacement of segments waits that the plan leaves.
+
+        A start puts it in place of segments that the plan has looked at, and mixes it with one that the plan makes
+        (LogLoader.completeSwapOperations).
         """
-        states = (FileState.SWAP, FileState.CLEANED)
-        left = [file for file in self._partition().files if file.name.state in states]
-        if not left or all(change.swap is None for change in self._stage.changes):
-            return True
-        self._refusals.add("segment.swap", left[0].path, offset=left[0].name.base_offset)
-        return False
+        for file in self._waiting()[:1]:
+            self._refusals.add("segment.swap", file.path, offset=file.name.base_offset)
+            return False
+        return True
 
     # --- what a broker would do ---------------------------------------------------------------------------------------
     def _as_the_broker_is(self) -> BrokerTruncation:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.recover.headers import PlaceHeader
     from kafkalog_core.ops.recover.places import DamagedPlace
 
-__all__ = ["Choice", "Clues", "LostBatch", "ProvedMarker", "Way", "choices"]
+__all__ = ["Clues", "LostBatch", "ProvedMarker", "Substitute", "Way", "choices"]
 
 Way = Literal["emptied", "removed", "mended", "marker"]
 """`emptied`: an empty batch takes its place. `removed`: its bytes are removed. `mended`: fields of the header that no
@@ -94,7 +94,7 @@ class Clues(Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
-class Choice(NamedTuple):
+class Substitute(NamedTuple):
     """What may take the place.
 
     `reconstructed` has a clause for each field that was not taken from the header; `keeps_sequence` is whether the
@@ -108,17 +108,17 @@ class Choice(NamedTuple):
     keeps_sequence: bool = True
 
 
-def choices(place: DamagedPlace, clues: Clues) -> list[Choice]:
+def choices(place: DamagedPlace, clues: Clues) -> list[Substitute]:
     """Return what can take a place, the best one first; at least one. Raises UnreadableError."""
     return [*_choices(place, clues)]
 
 
-def _choices(place: DamagedPlace, clues: Clues) -> Iterator[Choice]:
+def _choices(place: DamagedPlace, clues: Clues) -> Iterator[Substitute]:
     first, last = place.first_offset, place.last_offset
     if place.is_whole and place.kind in {"damage", "misplaced"} and first is not None and last is not None:
         yield from _mended(place, first, last, clues)
     if first is None or last is None or place.magic < MAGIC_V2:
-        yield Choice("removed", b"")
+        yield Substitute("removed", b"")
         return
     header = _usable(place, first, last)
     if header is not None:
@@ -134,7 +134,7 @@ def _choices(place: DamagedPlace, clues: Clues) -> Iterator[Choice]:
 
 
 # --- mended -----------------------------------------------------------------------------------------------------------
-def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterator[Choice]:
+def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterator[Substitute]:
     """Yield the batch of a place with the offsets, length and magic that it has to have, if these are certain."""
     with Source.open(place.path) as source:
         entry = bytearray(source.read(place.start, place.size_bytes))
@@ -149,7 +149,7 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
                 *_changed(old[:8], entry[:8], "its offset"),
                 *_changed(old[8:], entry[8:LOG_OVERHEAD], "its size"),
             )
-            yield Choice("mended", bytes(entry), changed)
+            yield Substitute("mended", bytes(entry), changed)
         return
     # In a log without gaps the batch fills what is missing; in a compacted one only its own offset can say where it is
     if last - first != header.last_offset_delta:
@@ -162,7 +162,7 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
     fields = ((0, 8, "its base offset"), (8, 12, "its length"), (12, 16, "its leader epoch"), (16, 17, "its magic"))
     changed = tuple(text for start, end, what in fields for text in _changed(old[start:end], entry[start:end], what))
     if changed:
-        yield Choice("mended", bytes(entry), changed)
+        yield Substitute("mended", bytes(entry), changed)
 
 
 def _offset_of_message(entry: bytearray, first: int, last: int) -> int | None:
@@ -205,7 +205,7 @@ def _usable(place: DamagedPlace, first: int, last: int) -> PlaceHeader | None:
 
 def _emptied_by_header(
     place: DamagedPlace, header: PlaceHeader, first: int, last: int, clues: Clues
-) -> Iterator[Choice]:
+) -> Iterator[Substitute]:
     if header.is_control and not clues.reads_empty_markers:
         return
     reconstructed = [] if header.base_offset == first else [f"base offset {first} {_AROUND}"]
@@ -226,10 +226,10 @@ def _emptied_by_header(
         last_offset_delta=last - first,
         max_timestamp_ms=max_timestamp_ms,
     )
-    yield Choice("emptied", bytes(content), (*reconstructed, *source))
+    yield Substitute("emptied", bytes(content), (*reconstructed, *source))
 
 
-def _emptied_by_clues(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterator[Choice]:
+def _emptied_by_clues(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterator[Substitute]:
     """Yield empty batches of the producers that a later snapshot names, and the markers that are proved.
 
     Each known batch has its own offsets; what is between them becomes empty batches without a producer.
@@ -273,10 +273,10 @@ def _emptied_by_clues(place: DamagedPlace, first: int, last: int, clues: Clues) 
             else:
                 parts.append(_plain(place, begin, end, clues).content)
         around = f"offsets {first} to {last} {_AROUND}"
-        yield Choice("marker" if marks else "emptied", b"".join(parts), (around, *names), _proofs(marks.values()))
+        yield Substitute("marker" if marks else "emptied", b"".join(parts), (around, *names), _proofs(marks.values()))
 
 
-def _emptied_by_first(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterator[Choice]:
+def _emptied_by_first(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterator[Substitute]:
     """Yield an empty batch by the header that begins a place of several batches, and one of no producer for the rest.
 
     A header that begins with the first missing offset was written there, whatever has become of what follows it.
@@ -290,7 +290,7 @@ def _emptied_by_first(place: DamagedPlace, first: int, last: int, clues: Clues) 
     for choice in _emptied_by_header(place, header, first, header.last_offset, clues):
         plain = _plain(place, header.last_offset + 1, last, clues)
         content = choice.content + plain.content
-        yield Choice("emptied", content, (*choice.reconstructed, rest, _NO_PRODUCER), keeps_sequence=False)
+        yield Substitute("emptied", content, (*choice.reconstructed, rest, _NO_PRODUCER), keeps_sequence=False)
 
 
 def _cuts(spans: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -304,7 +304,9 @@ def _cuts(spans: Sequence[tuple[int, int]], first: int, last: int) -> Iterator[t
         yield first, last
 
 
-def _marked(place: DamagedPlace, cuts: Sequence[tuple[int, int]], clues: Clues, header: PlaceHeader | None) -> Choice:
+def _marked(
+    place: DamagedPlace, cuts: Sequence[tuple[int, int]], clues: Clues, header: PlaceHeader | None
+) -> Substitute:
     """Return the markers that are proved, with empty batches of no producer between them."""
     marks = {each.offset: each for each in clues.markers}
     parts = [
@@ -312,7 +314,7 @@ def _marked(place: DamagedPlace, cuts: Sequence[tuple[int, int]], clues: Clues, 
         for begin, end in cuts
     ]
     proved = [marks[begin] for begin, _ in cuts if begin in marks]
-    return Choice("marker", b"".join(parts), (), _proofs(proved))
+    return Substitute("marker", b"".join(parts), (), _proofs(proved))
 
 
 def _proofs(markers: object) -> str:
@@ -342,7 +344,7 @@ def _marker(place: DamagedPlace, marker: ProvedMarker, clues: Clues, header: Pla
     return bytes(content)
 
 
-def _plain(place: DamagedPlace, first: int, last: int, clues: Clues) -> Choice:
+def _plain(place: DamagedPlace, first: int, last: int, clues: Clues) -> Substitute:
     """Return an empty batch without a producer."""
     epoch, source = _epoch(place, first, clues)
     header = BatchHeader(base_offset=first, leader_epoch=epoch, attributes=_time_type(place))
@@ -353,7 +355,7 @@ def _plain(place: DamagedPlace, first: int, last: int, clues: Clues) -> Choice:
     what = (*source, _NO_PRODUCER) if had_producer else source
     if place.offsets_from != "header":
         what = (f"offsets {first} to {last} {_AROUND}" if first < last else f"offset {first} {_AROUND}", *what)
-    return Choice("emptied", content, what, keeps_sequence=not had_producer)
+    return Substitute("emptied", content, what, keeps_sequence=not had_producer)
 
 
 def _empty(header: BatchHeader, delta: int, max_timestamp_ms: int) -> bytes:

@@ -52,10 +52,14 @@ def test_space_of_each_log_directory() -> None:
         COUNTS, has_time_index=True, maps_all=False, index_bytes=10 * MIB, preallocated_log_bytes=1024 * MIB
     )
     assert needs.preallocated_bytes == needs.written_bytes + (20 * 1000 + 1024) * MIB
-    machine = MachineLimits(free_bytes=(("/a", 1000), ("/b", 2 * 1024 * 1024)))
-    (problem,) = limit_problems(needs, machine, COUNTS)
-    assert (problem.limit, problem.needed, problem.allowed) == ("free space", 750 * 4096, 1000)
-    assert "/a" in problem.consequence
+    machine = MachineLimits(free_bytes=(("/a", 1000), ("/b", 2 * MIB)))
+    first, later = limit_problems(needs, machine, COUNTS)
+    assert (first.limit, first.needed, first.allowed) == ("bytes of free space", 750 * 4096, 1000)
+    assert (first.is_at_start, later.is_at_start) == (True, False)
+    assert "/a" in first.consequence
+    assert "sparse" in later.consequence
+    assert later.needed == needs.preallocated_bytes // 4
+    assert limit_problems(needs, MachineLimits(free_bytes=(("/a", 10**12), ("/b", 10**12))), COUNTS) == []
 
 
 def test_unknown_limits_are_no_problem() -> None:

@@ -130,3 +130,14 @@ def test_before_3_1_a_wrong_number_in_a_checkpoint_takes_the_directory_offline(
     assert refusal is not None
     finding = EntryFile(path=str(path), kind=FileKind.RECOVERY_POINT).refused(refusal)
     assert effect_of(finding, rules_of(parse_release(kafka))) == effect
+
+
+def test_what_is_not_utf_8_is_met_before_any_line_is_looked_at(tmp_path: Path) -> None:
+    """Seed 8 of checkpoint: a wrong number stands before it, and the directory goes offline all the same."""
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    for filler, effect in ((b"", "offline"), (b"t 0 1\n" * 2000, None)):
+        path.write_bytes(b"0\n3\nt x 2\n" + filler + b"\xff 0 1\n")
+        refusal = read_checkpoint(str(path), FileKind.RECOVERY_POINT).verdict.refusal
+        assert refusal is not None
+        finding = EntryFile(path=str(path), kind=FileKind.RECOVERY_POINT).refused(refusal)
+        assert effect_of(finding, rules_of(parse_release("4.3.1"))) == effect

@@ -420,7 +420,6 @@ class LosingPool:
     """A pool whose worker is killed, after some rows of its task or before the first one."""
 
     shortage = None
-    idle_waits = 0
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -463,13 +462,12 @@ def test_rows_of_a_lost_process_are_not_counted(
 
 
 class CountingPool:
-    """A pool that does the tasks in this process, and counts them. waits: how often each is waited for."""
+    """A pool that does the tasks in this process, and counts them."""
 
     shortage = None
 
-    def __init__(self, waits: int) -> None:
-        self.idle_waits = self.tasks = 0
-        self._waits = waits
+    def __init__(self) -> None:
+        self.tasks = 0
 
     def __call__(self, *_: object, **__: object) -> Self:
         return self
@@ -482,22 +480,21 @@ class CountingPool:
     def outputs(self, work_of: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> Iterator[TaskOutput]:
         for task in tasks:
             self.tasks += 1
-            self.idle_waits += self._waits
             yield kept_output(work_of, *task, NO_PROGRESS.advance)
 
 
-@pytest.mark.parametrize(("waits", "of_others"), [(1, 10), (0, 18)])
-def test_this_process_does_its_share_if_it_would_wait(
-    waits: int, of_others: int, tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("jobs", "of_others"), [(2, 10), (3, 13)])
+def test_this_process_does_its_share(
+    jobs: int, of_others: int, tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every second one of two processes; none but the first two if the reader of the output is slower than they are."""
+    """Of 20 tasks the first one, and then every second one of two processes, or every third one of three."""
     data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
     write_segments(tmp_path / "orders-0", {0: data})
     request = request_of(tmp_path / "orders-0", level="records")
     expected = alone(request, "ndjson", output("alone"))
-    pool = CountingPool(waits)
+    pool = CountingPool()
     monkeypatch.setattr(parallel, "Pool", pool)
-    assert together(request, "ndjson", output("together"), size=-(-len(data) // 20)) == expected
+    assert together(request, "ndjson", output("together"), jobs=jobs, size=-(-len(data) // 20)) == expected
     assert pool.tasks == of_others
 
 

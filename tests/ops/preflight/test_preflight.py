@@ -36,7 +36,7 @@ def demo(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(
+    return CliRunner(env={"COLUMNS": "200"}).invoke(
         cli, ["preflight", "--now", "2026-11-23", "--kafka", "4.3.1", *map(str, arguments)], catch_exceptions=False
     )
 
@@ -58,10 +58,10 @@ def test_the_first_line_has_the_loss(crashed: Path) -> None:
     before = tree_hash(crashed)
     ended = run(crashed)
     assert ended.exit_code == 4
-    assert ended.stdout.startswith(
-        "A 4.3.1 broker starts, and truncates 1 log: 108 records of orders-0 from offset 218 on are lost.\n"
+    assert verdict(crashed).startswith(
+        "A 4.3.1 broker starts, and truncates 1 log: 108 records of orders-0 from offset 218 on are lost. "
     )
-    assert f"\n    kafkalog recover {crashed}\n" in ended.stdout
+    assert f"kafkalog recover {crashed}" in ended.stdout
     assert tree_hash(crashed) == before
 
 
@@ -138,6 +138,16 @@ def test_with_another_log_directory_the_broker_starts_without_one(demo: Path, cr
     assert rows(demo, crashed)["preflight"][0]["offline"] == str(demo)
 
 
+def test_a_log_directory_that_the_configuration_names_must_have_its_ids(demo: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    config = tmp_path / "server.properties"
+    for name in ("empty", "missing"):
+        config.write_text(f"node.id=1\nlog.dirs={demo},{tmp_path}/{name}\n")
+        assert f"does not start: {tmp_path}/{name}/meta.properties" in verdict("--config", config, demo)
+    config.write_text(f"node.id=1\nlog.dirs={demo}\n")
+    assert "no record is lost" in verdict("--config", config, demo)
+
+
 def test_a_partition_of_a_disk_is_refused(crashed: Path) -> None:
     ended = CliRunner().invoke(cli, ["preflight", str(crashed / "orders-0")])
     assert ended.exit_code != 0
@@ -148,3 +158,16 @@ def test_a_relative_path_is_the_same(crashed: Path, monkeypatch: pytest.MonkeyPa
     (crashed / "lost+found").mkdir()
     monkeypatch.chdir(crashed.parent)
     assert verdict("disk") == verdict(crashed)
+
+
+def test_one_command_instead_of_a_repair_of_each_file(crashed: Path) -> None:
+    """With all log directories: the metadata log in one of them shows which other replicas there are."""
+    other = crashed.with_name("other")
+    other.mkdir()
+    shutil.copy(crashed / "meta.properties", other)
+    (crashed / "recovery-point-offset-checkpoint").write_text("0\nx\n")
+    (crashed / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
+    (crashed / "lost+found").mkdir()
+    shown = run(crashed, other).stdout
+    commands = [line.strip() for line in shown.splitlines() if line.startswith(("    kafkalog ", "    mv "))]
+    assert commands == [f"mv -n -- {crashed}/lost+found {crashed}/..", f"kafkalog recover {crashed} {other}"]

@@ -100,7 +100,7 @@ class LimitProblem(Struct, frozen=True, kw_only=True):
     """A limit that a broker reaches.
 
     Args:
-        limit: its name: vm.max_map_count, LimitNOFILE or free space.
+        limit: its name: vm.max_map_count, LimitNOFILE or bytes of free space.
         needed: by the broker.
         allowed: by the machine.
         is_at_start: whether the start itself reaches it; else the broker does later.
@@ -172,19 +172,26 @@ def limit_problems(needs: StartNeeds, limits: MachineLimits, counts: DiskCounts)
         )
     partitions = dict(counts.log_dirs)
     for path, free in limits.free_bytes:
-        needed = needs.written_bytes * partitions.get(path, 0) // max(1, counts.partitions)
-        if needed > free:
-            found.append(
-                LimitProblem(
-                    limit="free space",
-                    needed=needed,
-                    allowed=free,
-                    is_at_start=True,
-                    consequence=f"it takes {path} offline, No space left on device",
-                    way_out=f"Free {needed - free} bytes in {path}",
-                )
-            )
+        share = partitions.get(path, 0) / max(1, counts.partitions)
+        written, preallocated = int(needs.written_bytes * share), int(needs.preallocated_bytes * share)
+        if max(written, preallocated) > free:
+            found.append(_space_problem(path, free, written, preallocated))
     return sorted(found, key=lambda each: not each.is_at_start)
+
+
+def _space_problem(path: str, free: int, written: int, preallocated: int) -> LimitProblem:
+    """Return the problem of a log directory without the room for what a start writes, or for its preallocated files."""
+    is_at_start = written > free
+    where = "" if is_at_start else ", on a file system without sparse files or once the indexes are written"
+    needed = written if is_at_start else preallocated
+    return LimitProblem(
+        limit="bytes of free space",
+        needed=needed,
+        allowed=free,
+        is_at_start=is_at_start,
+        consequence=f"it takes {path} offline, No space left on device{where}",
+        way_out=f"Free {needed - free} bytes in {path}",
+    )
 
 
 def _rounded(count: int) -> int:

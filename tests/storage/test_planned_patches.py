@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafkalog_core.storage.patched import Patch, PlannedFiles, patched_size, reading_planned
 
 from kafkalog_core.errors import NotFoundError
+from kafkalog_core.storage.planned import Patch, PlannedFiles, patched, planned_files
 from kafkalog_core.storage.source import FileChange, Source
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def test_any_patches_read_in_any_pieces(tmp_path_factory: pytest.TempPathFactory
     expected += CONTENT[position:]
     files = PlannedFiles()
     files.patch(str(path), len(CONTENT), patches)
-    with reading_planned(files), Source.open(path) as source:
-        assert source.size_bytes == len(expected) == patched_size(len(CONTENT), patches)
+    with planned_files(files), Source.open(path) as source:
+        assert source.size_bytes == len(expected) == patched(str(path), len(CONTENT), patches).size_bytes
         start = data.draw(st.integers(0, len(expected)))
         size = data.draw(st.integers(0, len(expected)))
         assert source.read(start, size) == expected[start : start + size]
@@ -53,7 +53,7 @@ def test_a_new_file_has_the_status_of_another(tmp_path: Path) -> None:
     log.write_bytes(b"log")
     files = PlannedFiles()
     files.write(str(tmp_path / "index"), b"entries", like=str(log))
-    with reading_planned(files), Source.open(tmp_path / "index") as source:
+    with planned_files(files), Source.open(tmp_path / "index") as source:
         assert source.read(0, 100) == b"entries"
         assert source.mtime_ns == log.stat().st_mtime_ns
     with pytest.raises(NotFoundError):
@@ -65,6 +65,6 @@ def test_a_file_that_is_forgotten_is_read_as_it_is(tmp_path: Path) -> None:
     log.write_bytes(b"log")
     files = PlannedFiles()
     files.write(str(log), b"planned", like=str(log))
-    files.forget(str(log))
-    with reading_planned(files), Source.open(log) as source:
+    del files[str(log)]
+    with planned_files(files), Source.open(log) as source:
         assert source.read(0, 100) == b"log"
