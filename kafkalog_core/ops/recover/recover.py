@@ -281,8 +281,8 @@ class _Planner:
         if not self._joined.changes and not problems:
             then = "nothing has to be recovered"
         if problems:
-            names = dict.fromkeys(self._short(finding.path) for finding in problems)
-            left = f"{_places(len(problems))} left that a person has to repair first: {first_of([*names])}"
+            paths = [*dict.fromkeys(self._short(finding.path) for finding in problems)]
+            left = f"{_places(len(problems))} left that a person has to repair first: {first_of(paths)}"
             return f"{alone}; {then}, but {left}"
         return f"{alone}; {then}{', and the broker starts without recovery' if self._is_marked() else ''}"
 
