@@ -9,6 +9,7 @@ indexes may be large, and keeps only those of truncated segments. `PartitionLoad
 from __future__ import annotations
 
 import bisect
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -173,6 +174,7 @@ class PartitionLoad:
             kind: LoadProblemKind = "offline" if is_offline else "fatal"
             name = epochs.path.rpartition("/")[2]
             self._stop(epochs.path, f"it refuses {name}: {epochs.refusal.problem}", kind=kind)
+        self._check_entries()
         files = self._partition.files
         swept = sweep(files, rules=self._rules)
         if swept.problem is not None:
@@ -273,6 +275,26 @@ class PartitionLoad:
             for live in self._live
             if floor <= live.base_offset < end_offset and self._next_offset(live).offset > base_offset
         ]
+
+    def _check_entries(self) -> None:
+        """Stop at entries that the broker opens as files, and that are not: pipes, devices and directories.
+
+        Seen of 4.3.1, with a directory of such a name: it cannot read leader-epoch-checkpoint and partition.metadata,
+        and takes the log directory offline. It opens the indexes of the last segment, and others at the first read; a
+        snapshot where it loads producers, and then an unclean start may truncate the log.
+        """
+        last = max((segment.base_offset for segment in self._partition.segments), default=0)
+        for finding in self._partition.findings:
+            if finding.code not in {"file.not-a-file", "index.not-a-file"}:
+                continue
+            name = parse_file_name(os.path.basename(finding.path))
+            is_first_read = name.kind in {FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA}
+            is_opened = is_first_read or (finding.code == "index.not-a-file" and name.base_offset == last)
+            if is_opened and self._rules.survives_refused_epochs:
+                self._stop(finding.path, "it cannot open this entry, which is not a file", kind="offline")
+            if is_opened or not self._is_clean or name.kind is FileKind.SNAPSHOT:
+                sentence = "whether the broker opens this entry, which is not a file, is not simulated"
+                self._stop(finding.path, sentence, kind="unknown")
 
     def _check_names(self, others: Sequence[Segment]) -> None:
         """Stop at files that are named like those of a segment, and that the broker treats in another way."""
