@@ -11,7 +11,7 @@ from kafkalog_cli.render.answer import NOTHING, Answer, AnswerTable, PartitionLi
 from kafkalog_cli.render.cells import NONE, human_bytes, time_cell
 from kafkalog_cli.render.summary import INDENT, sentence_texts
 from kafkalog_core.ops.preflight.sentences import counted, event_text, log_line_of, what_of, why_of
-from kafkalog_core.ops.preflight.ways import way_of
+from kafkalog_core.ops.preflight.ways import way_of, ways_of_all
 from kafkalog_core.text import duration
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class PreflightTable(AnswerTable["Preflight"]):
             verdict=found.verdict,
             style="bold red" if found.is_harmed else "bold yellow" if is_silent else "bold green",
             below=tuple(_below(found)),
-            commands=tuple(dict.fromkeys(_commands(found))),
+            commands=tuple(ways_of_all(_commands(found), found.log_dirs)),
             lines=tuple(map(_line, found.touched)),
             rest=_rest(found),
         )
@@ -124,7 +124,7 @@ def _commands(found: Preflight) -> Iterator[str]:
         if command is not None:
             yield command
     for each in found.touched:
-        way = None if each.fate == "refused" else way_of(each)
+        way = None if each.fate == "refused" else way_of(each, found.log_dirs)
         if way is not None:
             yield way
 

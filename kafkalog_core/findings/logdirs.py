@@ -532,6 +532,15 @@ METADATA_LOG: Final = {
         "A node deletes old segments of the metadata log only when a snapshot holds their content: the snapshot was "
         "deleted or renamed, or the first segments were.",
     ),
+    "metadata-log.empty-batch": FindingType(
+        "error",
+        "The batch at offset {offset} has no record.",
+        "Does not start: Kafka's raft client refuses a batch without records in this log.",
+        "If other controllers are healthy, remove this one from the quorum and add it again. Otherwise restore a copy "
+        "of this log, or end it before this batch: kafkalog truncate --to-offset. That loses all metadata after it.",
+        "No broker leaves such a batch: the metadata log is not compacted. A tool replaced a damaged batch, as is "
+        "right in the logs of topics.",
+    ),
     "metadata-log.snapshot-ahead": FindingType(
         "warning",
         "The snapshot has offset {offset} and epoch {epoch}, but the log ends at offset {end} with epoch {last}.",

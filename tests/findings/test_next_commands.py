@@ -33,6 +33,7 @@ NO_COMMAND: Final = {
     "file.too-large": "only a copy of the file helps",
     "segment.oversize": "only a copy of the file helps",
     "segment.gap-v07": "only a copy of the file helps",
+    "metadata-log.empty-batch": "what other controllers have is not on the disk",
     "metadata-log.no-snapshot": "only a snapshot of another node helps",
     "quorum-state.bad-value": "the votes of a node are not to be made up",
     "quorum-state.empty": "the votes of a node are not to be made up",

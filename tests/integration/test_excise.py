@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import confluent_kafka as librdkafka
+import crc32c
 import pytest
 
 from tests.integration import clients, compacting, releases
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from tests.integration.excising import Batch
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
+EMPTY: Final = 61
+"""Bytes of a batch without records."""
 
 
 def chosen(batches: list[Batch]) -> list[Batch]:
@@ -177,6 +180,33 @@ def test_the_cleaner_compacts_over_it(own_broker: Broker) -> None:
     after = compacting.consumed(broker)
     assert len(after) < len(before)
     assert compacting.last_values(after) == expected
+
+
+def test_the_metadata_log_takes_no_empty_batch(own_broker: Broker) -> None:
+    """The same 61 bytes there stop the node, at every start; that is why excise refuses this log."""
+    broker = own_broker
+    broker.kill()
+    log = broker.partition_dir("__cluster_metadata")
+    batches = [batch for batch in all_batches(broker, "__cluster_metadata") if not batch.is_control]
+    batch = batches[len(batches) // 2]
+    data = batch.path.read_bytes()
+    header = bytearray(data[batch.position : batch.position + EMPTY])
+    header[8:12] = (EMPTY - 12).to_bytes(4, "big")
+    header[21:23] = (batch.attributes & ~7).to_bytes(2, "big")  # no codec
+    header[57:61] = bytes(4)  # no record
+    header[17:21] = crc32c.crc32c(bytes(header[21:])).to_bytes(4, "big")
+    batch.path.write_bytes(data[: batch.position] + header + data[batch.position + batch.size :])
+    for index in log.glob("*index"):
+        index.unlink()
+    with pytest.raises(AssertionError, match="the broker did not start"):
+        broker.start()
+    assert lines_with(broker, [f"Batch must contain at least one record; baseOffset = {batch.first}; epoch = "])
+    for done, code in (
+        (run("excise", log, "--offset", str(batch.first), "--healthy"), "excise.metadata-log"),
+        (run("preflight", broker.log_dir), "metadata-log.empty-batch"),
+        (run("recover", broker.log_dir), "metadata-log.empty-batch"),
+    ):
+        assert (done.status, [row["code"] for row in done.rows if row["type"] == "finding"].count(code)) == (4, 1)
 
 
 def test_followers_copy_it(libs: Path, tmp_path: Path) -> None:

@@ -136,8 +136,8 @@ def test_only_a_regular_file_is_changed(tmp_path: Path) -> None:
     assert os.path.samestat(status, file.stat())
     for path, problem in (
         (link, "is a symbolic link, which kafkalog does not follow to change a file; put the file itself here"),
-        (tmp_path, "is not a regular file"),
-        (fifo, "is not a regular file"),
+        (tmp_path, "is not a regular file, and is not changed; move it out of this directory first"),
+        (fifo, "is not a regular file, and is not changed; move it out of this directory first"),
     ):
         for look in (status_of, fingerprint):
             with pytest.raises(AccessError) as caught:

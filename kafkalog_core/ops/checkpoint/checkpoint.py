@@ -504,7 +504,7 @@ def _sorted_out(repairs: Iterable[FileRepair]) -> tuple[tuple[Finding, ...], tup
                 # Findings of severity `info` need no cure; they would make a sound file look bad.
                 continue
             if repair.content is not None and finding.code in repair.repaired_codes:
-                findings.append(replace(finding, cure=MENDED_BY_PLAN))
+                findings.append(replace(finding, cure=MENDED_BY_PLAN, next_step=None))
             elif finding.severity == "error":
                 # this command cannot repair it, so its own name does not help; another refusal names what is missing
                 refusals.append(replace(finding, next_step=None))

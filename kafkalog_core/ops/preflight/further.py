@@ -12,7 +12,7 @@ from kafkalog_core.kafka.rules.coordinator_rules import coordinator_rules
 from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
 from kafkalog_core.kafka.sim.start.coordinators import COORDINATOR_TOPICS, load_coordinator
 from kafkalog_core.kafka.sim.start.limits import count_disk, limit_problems, needs_of, read_machine
-from kafkalog_core.kafka.sim.start.metadata_load import load_metadata
+from kafkalog_core.kafka.sim.start.metadata_load import NO_RECORD, load_metadata
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of
 
@@ -65,7 +65,8 @@ def metadata_findings(places: Iterable[PartitionPath], release: Release) -> Iter
 
 def _metadata_findings(places: Iterable[PartitionPath], release: Release, *, of_settings: bool) -> Iterator[Finding]:
     for path, (load,) in metadata_loads(places, [release]).items():
-        if load is None or load.stop is None or load.stop.path == path:
+        # verify finds a snapshot that is missing and a batch without records
+        if load is None or load.stop is None or load.stop.path == path or load.stop.reason == NO_RECORD:
             continue
         if (load.stop.setting is not None) is not of_settings:
             continue

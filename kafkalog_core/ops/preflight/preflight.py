@@ -157,7 +157,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
         """Yield the rows."""
         yield RowChunk(tables.PREFLIGHT, [self._row()])
         yield RowChunk(tables.START_EVENT, [*self._event_rows()])
-        yield RowChunk(tables.PARTITION_START, [_partition_row(each) for each in self.touched])
+        yield RowChunk(tables.PARTITION_START, [_partition_row(each, self.log_dirs) for each in self.touched])
         yield RowChunk(tables.LOSS, [loss.row() for each in self.touched for loss in each.losses])
         yield RowChunk(tables.START_STEP, [row for each in self.partitions for row in _step_rows(each)])
         yield RowChunk(tables.FINDING, [finding.row() for finding in self.all_findings])
@@ -205,7 +205,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
             }
 
 
-def _partition_row(start: PartitionStart) -> dict[str, object]:
+def _partition_row(start: PartitionStart, log_dirs: Sequence[str]) -> dict[str, object]:
     result = start.result
     is_loaded = result is not None and result.problem is None
     name = start.place.name
@@ -224,7 +224,7 @@ def _partition_row(start: PartitionStart) -> dict[str, object]:
         "hidden_offsets": start.hidden_offsets,
         "silent": len(start.silent),
         "recovery_bytes": start.recovery_bytes,
-        "next_command": way_of(start),
+        "next_command": way_of(start, log_dirs),
     }
 
 

@@ -169,6 +169,10 @@ class _Planner:
                     "another replica has the records: truncate at the damage, and fetch them from it",
                     with_options(line, "--refetch"),
                 ),
+                WayOut(
+                    "the metadata log is in another log directory: name that too",
+                    with_options(line, "METADATA_LOG_DIR"),
+                ),
             ),
         )
 
@@ -277,7 +281,9 @@ class _Planner:
         if not self._joined.changes and not problems:
             then = "nothing has to be recovered"
         if problems:
-            return f"{alone}; {then}, but {_places(len(problems))} left that a person has to repair first"
+            paths = [*dict.fromkeys(self._short(finding.path) for finding in problems)]
+            left = f"{_places(len(problems))} left that a person has to repair first: {first_of(paths)}"
+            return f"{alone}; {then}, but {left}"
         return f"{alone}; {then}{', and the broker starts without recovery' if self._is_marked() else ''}"
 
     def _short(self, path: str) -> str:

@@ -311,7 +311,8 @@ def _of_shortage(plan: Plan, space: Space) -> Refusal:
     if all(each.is_enough for each in elsewhere):
         other = "another file system" if plan.undo_to is None else "a third file system"
         purpose = f"keep the undo journal in a directory on {other}, where it takes {size(copies)}"
-        ways.append(WayOut(purpose, with_options(line, "--undo-to DIR")))
+        # one of the two options alone is taken
+        ways.append(WayOut(purpose, with_options(line and line.without("--no-undo"), "--undo-to DIR")))
     if plan.keeps_undo and all(each.is_enough for each in without):
         ways.append(WayOut("keep none, so that the run cannot be undone", with_options(line, "--no-undo")))
     to_dir: tuple[WayOut, ...] = ()

@@ -47,6 +47,7 @@ from kafkalog_core.ops.verify.companions import (
 from kafkalog_core.ops.verify.metadata_log import (
     _cluster_findings,
     bootstrap_findings,
+    empty_batch_findings,
     quorum_findings,
     snapshot_findings,
 )
@@ -220,6 +221,7 @@ class LogDirs:
         if place.name.topic == METADATA_TOPIC and place.name.state is DirectoryState.CURRENT:
             findings += _cluster_findings(broker_dir, place)
             findings += snapshot_findings(verdict, context)
+            findings += empty_batch_findings(verdict)
             findings += quorum_findings(verdict)
         return replace(verdict, findings=tuple(_without_missing(findings)))
 

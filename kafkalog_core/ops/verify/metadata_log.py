@@ -20,7 +20,7 @@ from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.sim.cluster_metadata import read_history
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_properties
-from kafkalog_core.kafka.sim.start.metadata_load import compare_snapshots, snapshot_places
+from kafkalog_core.kafka.sim.start.metadata_load import SnapshotPlace, compare_snapshots, snapshot_places
 from kafkalog_core.ops.verify.broker_action import snapshot_damage
 from kafkalog_core.ops.verify.request import NO_CHAIN, SegmentCheck
 from kafkalog_core.ops.verify.segment import check_segment
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _NO_DIRECTORY: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """The directory id that names no directory, base64url of sixteen zeros (`ReplicaKey.NO_DIRECTORY_ID`)."""
 
-__all__ = ["bootstrap_findings", "quorum_findings", "snapshot_findings"]
+__all__ = ["bootstrap_findings", "empty_batch_findings", "quorum_findings", "snapshot_findings"]
 
 
 def bootstrap_findings(log_dir: LogDir, depth: Depth) -> Iterator[Finding]:
@@ -83,6 +83,37 @@ def snapshot_findings(verdict: PartitionVerdict, context: PartitionContext) -> I
         severity: Severity | None = "error" if context.is_clean else None
         code = "metadata-log.snapshot-ahead"
         yield _of(verdict, found(code, path, offset=offset, severity=severity, epoch=epoch, end=end, last=last or 0))
+
+
+def empty_batch_findings(verdict: PartitionVerdict) -> Iterator[Finding]:
+    """Yield the first batch without records that a node loads: from its newest snapshot on."""
+    try:
+        places = snapshot_places(read_partition(verdict.path))
+    except StorageError:  # reported with the partition
+        return
+    loaded_from = max(places, default=SnapshotPlace(0, 0, "")).offset
+    for segment in verdict.segments:
+        found_at = _empty_batch(segment.path, segment.base_offset, loaded_from)
+        if found_at is not None:
+            offset, position = found_at
+            yield _of(verdict, found("metadata-log.empty-batch", segment.path, offset=offset, position=position))
+            return
+
+
+def _empty_batch(path: str, base_offset: int, loaded_from: int) -> tuple[int, int] | None:
+    """Return offset and position of the first batch without records from an offset on; None: there is none."""
+    names = ("record_count", "base_offset", "last_offset", "position")
+    try:
+        with Source.open(path) as source:
+            for item in scan(source, base_offset=base_offset):
+                if not isinstance(item, Run):  # the recovery truncates the log there
+                    return None
+                for count, base, last, position in zip(*map(item.batches.column, names), strict=True):
+                    if not count and last >= loaded_from:
+                        return base, position
+    except StorageError:  # reported with the segment
+        return None
+    return None
 
 
 def quorum_findings(verdict: PartitionVerdict) -> Iterator[Finding]:

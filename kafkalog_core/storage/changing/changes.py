@@ -227,7 +227,7 @@ def status_of(path: str, trusted: TrustedDirectories = ANYWHERE) -> os.stat_resu
             "is a symbolic link, which kafkalog does not follow to change a file; put the file itself here", path=path
         )
     if not stat.S_ISREG(status.st_mode):
-        raise AccessError("is not a regular file", path=path)
+        raise AccessError("is not a regular file, and is not changed; move it out of this directory first", path=path)
     return status
 
 

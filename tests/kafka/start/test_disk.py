@@ -54,6 +54,7 @@ EFFECTS: Final = {
     "meta.other-node-id": "stops",
     "meta.other-node-of-config": "stops",
     "meta.unsupported-version": "offline",
+    "metadata-log.empty-batch": "stops",
     "metadata-log.no-snapshot": "stops",
     "metadata-log.refused": "stops",
     "partition-metadata.bad-topic-id": "offline",

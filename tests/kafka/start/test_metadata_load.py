@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog_core.kafka.rules.metadata_rules import can_downgrade, metadata_rules
 from kafkalog_core.kafka.rules.releases import KNOWN, parse_release
-from kafkalog_core.kafka.sim.start.metadata_load import SnapshotPlace, compare_snapshots, load_metadata
+from kafkalog_core.kafka.sim.start.metadata_load import NO_RECORD, SnapshotPlace, compare_snapshots, load_metadata
 from tests.support import build
 from tests.support.clusters import (
     TOPIC,
@@ -239,3 +239,23 @@ def test_the_newest_snapshot_counts_and_older_ones_than_the_start_do_not() -> No
 def test_a_downgrade_over_a_level_with_new_records_is_refused(high: int, low: int, *, is_possible: bool) -> None:
     """Seen of 4.4.0 (33 to 30 refused) and 4.2.2 (29 to 27 done)."""
     assert can_downgrade(high, low) is is_possible
+
+
+def test_a_batch_without_records_ends_the_load_of_every_release(tmp_path: Path) -> None:
+    """Seen of 4.3.1 (`tests/integration/test_excise.py`); those before have the same `Batch.data`."""
+    log = write(tmp_path, topic_record("t"))
+    (path,) = log.glob("*.log")
+    unknown = build.batch_v2([build.Record(offset=4, timestamp_ms=1, key=None, value=b"\1\x7f\0")])
+    path.write_bytes(path.read_bytes() + build.empty_batch(1, 3) + unknown)
+    found = loads(log, "3.3", "3.9", "4.3")
+    assert [each.stop.offset for each in found if each.stop] == [1, 1, 1]
+    assert {each.stop.reason for each in found if each.stop} == {NO_RECORD}
+    assert [each.missing for each in found] == [()] * 3
+
+
+def test_a_batch_without_records_before_the_snapshot_is_not_read(tmp_path: Path) -> None:
+    log = write(tmp_path, topic_record("t"))
+    (path,) = log.glob("*.log")
+    path.write_bytes(path.read_bytes() + build.empty_batch(1, 3))
+    snapshot(log, 4, 0, topic_record("t"))
+    assert stops(log, "3.3", "4.3") == [None, None]

@@ -158,3 +158,16 @@ def test_a_relative_path_is_the_same(crashed: Path, monkeypatch: pytest.MonkeyPa
     (crashed / "lost+found").mkdir()
     monkeypatch.chdir(crashed.parent)
     assert verdict("disk") == verdict(crashed)
+
+
+def test_one_command_instead_of_a_repair_of_each_file(crashed: Path) -> None:
+    """With all log directories: the metadata log in one of them shows which other replicas there are."""
+    other = crashed.with_name("other")
+    other.mkdir()
+    shutil.copy(crashed / "meta.properties", other)
+    (crashed / "recovery-point-offset-checkpoint").write_text("0\nx\n")
+    (crashed / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
+    (crashed / "lost+found").mkdir()
+    shown = run(crashed, other).stdout
+    commands = [line.strip() for line in shown.splitlines() if line.startswith(("    kafkalog ", "    mv "))]
+    assert commands == [f"mv -n -- {crashed}/lost+found {crashed}/..", f"kafkalog recover {crashed} {other}"]

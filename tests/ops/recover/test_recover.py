@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.command_lines import CommandLine
 from kafkalog_core.ops.planners import make_plan, parse_plans, plan_file
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest
+from kafkalog_core.ops.repair.plan import PlanRequest, obstacles_of
+from kafkalog_core.storage.changing.space import Space
+from kafkalog_core.structs import replace
 from tests.support import build
 from tests.support.clusters import (
     partition_change_record,
@@ -150,11 +153,31 @@ def test_its_plan_file_is_read_again(damaged: Written) -> None:
     assert (stored.command, stored.changes) == ("recover", draft.plan.changes)
 
 
+def test_what_is_left_for_a_person_is_named_in_the_first_sentence(damaged: Written) -> None:
+    kraft(damaged, partition_record(0, (1,)))
+    (damaged.root / "lost+found").mkdir()
+    assert plan(damaged.root).plan.report.verdict.endswith("left that a person has to repair first: lost+found")
+
+
+def test_the_way_out_of_a_full_disk_without_undo_is_a_command_that_is_taken(damaged: Written) -> None:
+    """--no-undo and --undo-to together are refused."""
+    found = plan(damaged.root, only_copy=True).plan
+    line = CommandLine(program="kafkalog", arguments=("recover", "--only-copy", "--no-undo", str(damaged.root)))
+    full = replace(
+        found,
+        request=replace(found.request, command_line=line),
+        spaces=(Space(str(damaged.root), 4096, 0),),
+        keeps_undo=False,
+    )
+    (obstacle,) = obstacles_of(full)
+    assert [way.command for way in obstacle.ways] == [f"kafkalog recover --only-copy {damaged.root} --undo-to DIR"]
+
+
 # --- other replicas ---------------------------------------------------------------------------------------------------
 def test_nothing_is_applied_while_it_is_unknown_whether_other_replicas_exist(damaged: Written) -> None:
     (obstacle,) = plan(damaged.root).plan.obstacles
     assert obstacle.reason == ("it is unknown whether other replicas of t-0 are in sync: no metadata log shows it")
-    assert [way.options or way.command for way in obstacle.ways] == ["--only-copy", "--refetch"]
+    assert [way.options or way.command for way in obstacle.ways] == ["--only-copy", "--refetch", "METADATA_LOG_DIR"]
 
 
 def test_refetch_ends_the_log_before_the_damage(damaged: Written) -> None:

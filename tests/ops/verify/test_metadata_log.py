@@ -247,3 +247,19 @@ def test_every_flip_of_quorum_state_is_noticed_or_documented(tmp_path: Path) -> 
     assert {each for each in flipped if is_silent(each)} == higher
     assert not [size for size in range(len(data)) if is_silent(data[:size])]
     assert ("quorum-state", "ids") in UNTRACEABLE_FIELDS
+
+
+@pytest.mark.parametrize(("snapshots", "is_loaded"), [([], True), ([(6, 1)], True), ([(7, 1)], False)])
+def test_a_batch_without_records(tmp_path: Path, snapshots: list[tuple[int, int]], is_loaded: bool) -> None:
+    """A node loads the log from its newest snapshot on."""
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    before, after = (build.batch_v2([build.Record(offset=at, timestamp_ms=1, value=b"v")]) for at in (0, 7))
+    (directory / f"{0:020d}.log").write_bytes(before + build.empty_batch(1, 6) + after)
+    for offset, epoch in snapshots:
+        (directory / f"{offset:020d}-{epoch:010d}.checkpoint").touch()
+    request = VerifyRequest(targets=resolve((str(directory),)), now_ms=NOW_MS, jobs=1)
+    findings = [each for verdict in verify(request) for each in verdict.findings]
+    found = [each for each in findings if each.code == "metadata-log.empty-batch"]
+    places = [(each.severity, each.offset, each.position) for each in found]
+    assert places == ([("error", 1, len(before))] if is_loaded else [])

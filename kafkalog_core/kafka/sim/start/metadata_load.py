@@ -10,6 +10,7 @@ A KRaft node loads its metadata log before all other logs:
 3. `FileQuorumStateStore`: a quorum-state of a version that the release does not know ends the start.
 4. The newest snapshot, and the log from its offset on, are decoded (`MetadataRecordSerde`): a record whose type or
    version the release does not know ends the process. From 3.8 on all records are decoded before the first is replayed.
+   A batch without records ends it too, in every release (`Batch.data` of its raft client): no cleaner compacts it.
 5. They are replayed: a level of a feature out of its range ends the process (`FeatureControlManager.replay`). That of a
    broker alone, without a controller, takes any level of features but metadata.version. A gap itself is not noticed:
    the process ends at the first record about a broker, topic or partition that a missing one made.
@@ -22,6 +23,7 @@ The log is read once for any number of releases. Damaged batches are not looked 
 from __future__ import annotations
 
 import os
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FormatError, SettingError, StorageError
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from kafkalog_core.topics.metadata_records import MetadataRecord
 
 __all__ = [
+    "NO_RECORD",
     "FeatureSpan",
     "MetadataLoad",
     "MetadataStop",
@@ -72,6 +75,8 @@ __all__ = [
 ]
 
 _FRAME_VERSION: Final = 1
+NO_RECORD: Final = "the batch has no record, and Kafka's raft client refuses such a batch in this log"
+"""Why no release loads a log with an empty batch, which verify finds too."""
 _BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"  # BootstrapDirectory.BINARY_BOOTSTRAP_FILENAME
 _BOOTSTRAP_SNAPSHOT: Final = f"{0:020}-{0:010}.checkpoint"
 _REGISTER_BROKER, _UNREGISTER_BROKER, _PARTITION_CHANGE = 0, 1, 5
@@ -183,12 +188,15 @@ class MetadataLoad(Struct, frozen=True, kw_only=True):
 
 
 class _Record(NamedTuple):
-    """A record of a log or a snapshot; `control` is its type if it is a control record, else None."""
+    """A record of a log or a snapshot; `control` is its type if it is a control record, else None.
+
+    A batch without records is one whose `value` is None.
+    """
 
     path: str
     offset: int
     control: int | None
-    value: bytes
+    value: bytes | None
 
 
 class _Seen(NamedTuple):
@@ -237,13 +245,14 @@ class _Log(Struct):
 
     def add(self, number: int, record: _Record) -> None:
         """Add the record with a number."""
-        kind, version, says, problem = (-1, 0, None, "") if record.control is not None else _decode(record.value)
+        value = record.value
+        kind, version, says, problem = _decode(record)
         form = (record.control, kind, version, problem)
         if form not in self.forms:
             self.forms[form] = _Seen(number, record.path, record.offset, *form)
-        if record.control is not None or problem or _is_bootstrap(record.path):
+        if value is None or record.control is not None or problem or _is_bootstrap(record.path):
             return
-        reason = self._contradiction(kind, says, record.value)
+        reason = self._contradiction(kind, says, value)
         if reason and self.broken is None:
             self.broken = number, MetadataStop(path=record.path, offset=record.offset, reason=reason)
         if says is None:
@@ -362,8 +371,13 @@ def _quorum_stop(directory: str, rules: MetadataRules) -> MetadataStop | None:
     return MetadataStop(path=path, offset=None, reason=reason)
 
 
-def _decode(value: bytes) -> tuple[int, int, MetadataRecord | None, str]:
+def _decode(record: _Record) -> tuple[int, int, MetadataRecord | None, str]:
     """Return type, version and content of a data record, and why no release decodes it; empty: some do."""
+    value = record.value
+    if value is None:
+        return -1, 0, None, NO_RECORD
+    if record.control is not None:
+        return -1, 0, None, ""
     cursor = FlexibleReader(value, 0, "metadata record")
     kind, version = -1, 0
     try:
@@ -404,11 +418,11 @@ def _level_of(rules: MetadataRules, path: str, offset: int, record: FeatureLevel
 
 def _undecodable(each: _Seen, rules: MetadataRules) -> str | None:
     """Return why a release does not decode a record; None: it does."""
+    if each.problem:
+        return each.problem
     if each.control is not None:
         unknown = each.control in _VOTER_TYPES and not rules.knows_voters
         return f"the control record {CONTROL_TYPE_NAMES[each.control]} (KIP-853) is unknown" if unknown else None
-    if each.problem:
-        return each.problem
     last = rules.records.get(each.kind)
     if last is None:
         return f"records of type {each.kind} ({_name(each.kind)}) are unknown"
@@ -507,9 +521,9 @@ def _records(
             if base > expected:
                 missing.append((expected, base - 1))
                 expected = base
-            if record.offset >= expected:
+            if record.value is None or record.offset >= expected:
                 yield record
-                expected = record.offset + 1
+                expected = (last if record.value is None else record.offset) + 1
 
 
 def _file_records(path: str, base_offset: int | None) -> Iterator[tuple[_Record, tuple[int, int]]]:
@@ -520,16 +534,25 @@ def _file_records(path: str, base_offset: int | None) -> Iterator[tuple[_Record,
                 continue
             batches = item.batches
             attributes, bases, lasts = (batches.column(name) for name in ("attributes", "base_offset", "last_offset"))
+            empty = deque(row for row, count in enumerate(batches.column("record_count")) if not count)
             for piece in decode_run(item.memory, batches, max_bytes=MAX_BATCH_BYTES):
                 if not isinstance(piece, RecordRun):
                     continue
                 columns = (piece.records.column(name) for name in _COLUMNS)
                 for row, offset, key, key_size, value, value_size in zip(*columns, strict=True):
+                    while empty and empty[0] < row:
+                        yield _empty_batch(path, bases, lasts, empty.popleft())
                     control = None
                     if attributes[row] & CONTROL_BIT:
                         control = _control_type(bytes(piece.memory[key : key + max(0, key_size)]))
                     data = bytes(piece.memory[value : value + max(0, value_size)])
                     yield _Record(path, offset, control, data), (bases[row], lasts[row])
+            for row in empty:
+                yield _empty_batch(path, bases, lasts, row)
+
+
+def _empty_batch(path: str, bases: Sequence[int], lasts: Sequence[int], row: int) -> tuple[_Record, tuple[int, int]]:
+    return _Record(path, bases[row], None, None), (bases[row], lasts[row])
 
 
 def _control_type(key: bytes) -> int:
