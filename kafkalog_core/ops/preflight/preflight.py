@@ -149,6 +149,11 @@ class Preflight(Struct, frozen=True, kw_only=True):
         return self.start.stop is not None or is_warned or any(each.is_harmed for each in self.partitions)
 
     @property
+    def is_wrong_afterwards(self) -> bool:
+        """Whether damage that the start does not notice remains: consumers meet it later."""
+        return any(finding.severity == "error" for each in self.partitions for finding in each.silent)
+
+    @property
     def verdict(self) -> str:
         """One sentence without its full stop."""
         return verdict_of(self.release, self.start, self.partitions, is_harmed=self.is_harmed)
