@@ -16,7 +16,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, parse_file_name
 from kafkalog_core.storage.changing.changes import status_of
 from kafkalog_core.storage.planned import FileSlice, Pieces, as_new, planned_files, real_slices
 from kafkalog_core.structs import Struct, replace
@@ -126,9 +126,11 @@ class JoinedStage:
         starts_first: whether a log ends below its checkpointed log start offset: this checkpoint is written first then,
             because a broker that finds it after the log end deletes the whole log (LogLoader.recoverLog).
         """
-        changes = self.changes
+        # The files of a replacement that waits are moved before another segment is replaced: a start would mix the two
+        # (LogLoader.completeSwapOperations).
+        changes = sorted(self.changes, key=lambda change: not _is_of_waiting_replacement(change))
         if starts_first:
-            changes = tuple(sorted(changes, key=lambda change: change.path != f"{self._root}/{_EARLY}"))
+            changes.sort(key=lambda change: change.path != f"{self._root}/{_EARLY}")
         for change in changes:
             if change.pieces is not None:
                 stage.write(
@@ -195,3 +197,9 @@ class JoinedStage:
         if status_of(path) is not None:
             return path
         return os.path.dirname(path) if known is None or known.like in {"", path} else self._real(known.like)
+
+
+def _is_of_waiting_replacement(change: JoinedChange) -> bool:
+    """Return whether a change deletes a file of an unfinished replacement of segments."""
+    is_deleted = change.pieces is None and change.cut is None
+    return is_deleted and parse_file_name(os.path.basename(change.path)).state in {FileState.SWAP, FileState.CLEANED}

@@ -360,7 +360,8 @@ def _placed(
         following = next((each.first for each in readings[number + 1 :] if each.first is not None), None)
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
         # A whole batch of a later segment is kept, whatever is wrong with its offsets
-        is_followed = any(part.is_whole for each in readings[number + 1 :] for hole in each.holes for part in hole.parts)
+        later = [hole for each in readings[number + 1 :] for hole in each.holes]
+        is_followed = any(part.is_whole for hole in later for part in hole.parts)
         for hole in reading.holes:
             hole.before = hole.before or before
             within = hole.after is not None

@@ -88,3 +88,16 @@ def test_damage_before_a_whole_batch_with_a_wrong_offset_is_not_the_end_of_the_l
     assert misplaced.is_whole
     recover(written.root, only_copy=True)
     assert read_offsets(written.partition) == [0, 1, 2, 6, 7, 8]
+
+
+def test_a_replacement_that_a_start_comes_to_later_is_moved_first(tmp_path: Path) -> None:
+    """Seed 78: the snapshot without content stops the start, so that the empty replacement is found after the damage."""
+    written = write(tmp_path, is_clean=True)
+    (written.partition / f"{12:020d}.snapshot").write_bytes(b"")
+    for suffix in ("log", "index", "timeindex"):
+        written.log(12, suffix).unlink()
+    for suffix in ("log.swap", "index.swap"):
+        written.log(12, suffix).write_bytes(b"")
+    written.patch(24, 0, bytes(61))
+    recover(written.root, only_copy=True)
+    assert read_offsets(written.partition) == [*range(12), *range(27, 36)]
