@@ -91,7 +91,7 @@ def test_damage_before_a_whole_batch_with_a_wrong_offset_is_not_the_end_of_the_l
 
 
 def test_a_replacement_that_a_start_comes_to_later_is_moved_first(tmp_path: Path) -> None:
-    """Seed 78: the snapshot without content stops the start, so that the empty replacement is found after the damage."""
+    """Seed 78: a snapshot without content stops the start, which comes to the replacement after the damage is gone."""
     written = write(tmp_path, is_clean=True)
     (written.partition / f"{12:020d}.snapshot").write_bytes(b"")
     for suffix in ("log", "index", "timeindex"):
