@@ -286,8 +286,9 @@ class _Planner:
             return f"{alone}; {then}, but {_places(len(problems))} left that a person has to repair first"
         if not self._is_marked():
             return f"{alone}; {then}"
-        but = " but of the metadata log" if has_metadata_log(self._target.partitions) else ""
-        return f"{alone}; {then}, and the broker starts without recovery{but}"
+        is_kraft = has_metadata_log(self._target.partitions)
+        starts = "recovers only the metadata log when it starts" if is_kraft else "starts without recovery"
+        return f"{alone}; {then}, and the broker {starts}"
 
     def _short(self, path: str) -> str:
         return path.removeprefix(f"{self._target.root}/")
