@@ -125,7 +125,7 @@ START_ACTIONS: Final = {
     "kept": StartAction(f"Recovers the segment, because {{why}}, and keeps this place. {CONSUMERS}", _REPLICA),
     "unread-order": StartAction(f"Does not notice it at its start. {CONSUMERS}"),
     "unread-checksum": StartAction(
-        f"Computes no checksum at its start, because {{why}}, and serves the batch. {CONSUMERS}",
+        f"Computes no checksum at its start, because {{why}}, and keeps the batch. {CONSUMERS}",
         _REPLICA,
     ),
     "unread-tail": StartAction(

@@ -477,7 +477,7 @@ ELSEWHERE: Final = (
     _FILE_OF_SETTINGS,
     _elsewhere(
         "elsewhere-controller",
-        "The controller changed, or no broker led a partition for a moment.",
+        "The controller changed, a registration was out of date, or no broker led a partition for a moment.",
         "Performing controller activation",
         "NotControllerException",
         "The active controller appears to be node",

@@ -50,6 +50,7 @@ _DOES: Final = {
     "after": "skips records after it",
     "some-after": "skips some of its records and records after it",
     "again": "reads its records again and again",
+    "ends": "reads no record after it in its segment",
     "stops": "stops there",
     "others-stops": "returns other bytes as records and stops there",
     "hangs": "hangs",
@@ -78,8 +79,9 @@ READS: Final = (
     ClientReads(
         2, "gzip snappy lz4 zstd", "batch.compressed-empty batch.record-count", "none", "all", "stops", "refuses"
     ),
-    ClientReads(2, "none snappy lz4 zstd", "batch.crc-mismatch", "stops", "all stops", "stops", "refuses"),
+    ClientReads(2, "none lz4", "batch.crc-mismatch", "stops", "all ends stops", "stops", "refuses"),
     ClientReads(2, "gzip", "batch.crc-mismatch", "stops", "all stops hangs", "stops", "refuses"),
+    ClientReads(2, "snappy zstd", "batch.crc-mismatch", "stops", "all stops", "stops", "refuses"),
     ClientReads(
         2, "none gzip snappy lz4 zstd", "batch.header-contradiction", "all stops", "all", "all stops", "refuses"
     ),

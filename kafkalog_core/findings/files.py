@@ -56,8 +56,8 @@ FILES: Final = {
         "Producer {producer} has had a transaction open since offset {offset}.",
         "Waits for its marker: read_committed consumers read nothing after it, and the log cleaner does not clean "
         "there.",
-        "If the producer no longer runs, abort the transaction when the broker is running: kafka-transactions.sh "
-        "abort.",
+        "Its coordinator aborts it when its timeout has passed. If it is open still, and the producer no longer runs, "
+        "abort it when the broker is running: kafka-transactions.sh abort.",
         "A transaction that is neither committed nor aborted in this log. It may still be running, or it hangs.",
     ),
     "txn.undecided": FindingType(

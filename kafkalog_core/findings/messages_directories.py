@@ -286,7 +286,7 @@ DIRECTORIES: Final = (
             "Shutdown broker because none of the specified log dirs from {dirs} can be created or validated",
         ),
         "Every log directory failed, so the broker halted: {dirs}.",
-        "One bad file is enough: an I/O error or a malformed checkpoint takes its whole directory offline.",
+        "One bad file is enough: an I/O error, or a file that the broker refuses, takes its whole directory offline.",
         "Halts without a clean shutdown. The files do not change.",
         _OTHER_LINES,
         ("dir.unclean",),
@@ -297,7 +297,7 @@ DIRECTORIES: Final = (
         "error",
         ("Shutdown broker because the metadata log dir {dir} has failed",),
         "The log directory with the metadata log, {dir}, failed, so the broker halted.",
-        "One bad file is enough: an I/O error or a malformed checkpoint takes its whole directory offline.",
+        "One bad file is enough: an I/O error, or a file that the broker refuses, takes its whole directory offline.",
         "Halts without a clean shutdown. The files do not change.",
         _OTHER_LINES,
         ("dir.unclean",),
@@ -328,7 +328,7 @@ DIRECTORIES: Final = (
             "are offline due to failure on log directory {dir}",
         ),
         "The log directory {dir} is offline, with all of its partitions.",
-        "An I/O error, or an unreadable checkpoint in the directory.",
+        "An I/O error, or a file of the directory that the broker refuses.",
         "Closes the partitions without flushing, and keeps the files. Other log directories continue. The directory "
         "is online again only after a restart.",
         _OTHER_LINES + " Repair the cause, then start the broker again.",
@@ -423,9 +423,9 @@ DIRECTORIES: Final = (
         "warning",
         ("Failed atomic move of {path} to {other} retrying with a non-atomic move",),
         "{path} could not be renamed to {other} atomically.",
-        "The file was deleted at the same time (its partition is being deleted), or the target is a directory with "
-        "files.",
-        "Tries once more. If that fails too, an error follows.",
+        "The file is no longer there: its partition is being deleted, or a recovery that truncates the log has deleted "
+        "the producer snapshot already. Or the target is a directory with files.",
+        "Tries once more. If that fails too, a later line says so, unless the file was to be deleted.",
         "Nothing needs to be done, if no error follows.",
         ("dir.future-beside-current",),
         ("kafkalog verify {log_dir}",),
@@ -439,8 +439,8 @@ DIRECTORIES: Final = (
             "The topicId does not exist in {other}(dir={entry}, {reason}",
         ),
         "The cluster's metadata does not assign the partition in {path} to this broker.",
-        "The topic was deleted or moved while the broker was down; partition.metadata is missing; or the broker "
-        "joined another cluster.",
+        "The topic was deleted or moved while the broker was down; partition.metadata is missing; somebody put the "
+        "directory here; or the broker joined another cluster.",
         "Renames the directory to end in -stray and serves no record of it. Releases before 3.7 rename it to end in "
         "-delete, and delete it after file.delete.delay.ms (1 minute).",
         "If you need the records, read them with kafkalog dump. If only partition.metadata was missing, stop the "
@@ -454,7 +454,7 @@ DIRECTORIES: Final = (
         ("Loaded stray log: {partition_dir}",),
         "The broker loaded {partition_dir}, which an earlier start renamed because the cluster's metadata did not "
         "assign the partition to this broker.",
-        "The topic was deleted or moved, or partition.metadata was missing.",
+        "The topic was deleted or moved, partition.metadata was missing, or somebody put the directory here.",
         "Keeps the directory, and serves no record of it. It loads it at each start: after a crash it may truncate it.",
         "If you need the records, copy the directory away, and read them with kafkalog dump. Else delete it.",
         ("dir.stray",),

@@ -39,6 +39,7 @@ _DOES: Final = (
     "after",
     "some-after",
     "again",
+    "ends",
     "stops",
     "others-stops",
     "hangs",
@@ -86,6 +87,11 @@ def does(cell: str) -> str:
     for sign, word in (("the process ends", "crashes"), ("hangs", "hangs"), ("again", "again")):
         if sign in then:
             return word
+    if (read, then) == (
+        "all",
+        "stops",
+    ):  # it fetches what follows, where no batch starts: a broker of 4.3.1 then goes on
+        return "ends"  # with the next segment, of which these logs have none
     if then.startswith("stops"):
         return "others-stops" if read == "others" else "stops"
     return {"all": "after", "some": "some-after"}[read] if then.startswith("skips") else read
@@ -119,7 +125,8 @@ def reads() -> list[tuple[int, str, str, str, str, str, str]]:
 
 def _brief(cell: str) -> str:
     """What a client did, without the text of its error."""
-    return cell.partition(":")[0].replace("stops", does(cell).removeprefix("others-")) if ", stops" in cell else cell
+    word = does(cell).removeprefix("others-")
+    return cell.partition(":")[0].replace("stops", word) if ", stops" in cell and word != "ends" else cell
 
 
 def page() -> str:

@@ -169,7 +169,10 @@ def _check_marks(group: Sequence[BrokerDir]) -> Iterator[_Said]:
     if clean is None:
         return
     for broker_dir in group:
-        if not broker_dir.log_dir.is_clean and broker_dir.log_dir.partitions:
+        # The metadata log alone may be in a `metadata.log.dir` that is none of `log.dirs`: LogManager, which marks its
+        # directories when it stops, does not know it, and KafkaRaftLog recovers its log at every start.
+        has_others = any(place.name.topic != METADATA_TOPIC for place in broker_dir.log_dir.partitions)
+        if not broker_dir.log_dir.is_clean and has_others:
             path = f"{broker_dir.path}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}"
             yield broker_dir.path, found("dir.unclean-beside-clean", path, other=clean.path)
 

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import LogDir
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["in_order", "plan_checkpoint", "unclean_parts", "unverified", "why_unmarked"]
+__all__ = ["has_metadata_log", "in_order", "plan_checkpoint", "unclean_parts", "unverified", "why_unmarked"]
 
 
 _LOADED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
@@ -227,8 +227,10 @@ Row = dict[str, object]
 
 _MARKED: Final = "every partition verifies, and its recovery point is its log end offset"
 _RECOVERED: Final = (
-    "a simulated start recovers nothing, and the recovery point of every partition is its log end offset"
+    "a simulated start recovers nothing{but}, and the recovery point of every partition is its log end offset"
 )
+_METADATA: Final = " but the metadata log"
+"""KafkaRaftLog recovers it at every start (`UnifiedLog.create` with `lastShutdownClean` false)."""
 _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 _AT_CLEAN_STOP: Final = (FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK, FileKind.LOG_START_OFFSET)
 _REPAIRED_AT_CLEAN_STOP: Final = (
@@ -243,6 +245,11 @@ _SEVERITIES: Final = ("error", "warning", "info")
 _IN_PARTITIONS: Final = SEGMENT_KINDS | _OF_PARTITIONS
 _AT_TOP: Final = BROKER_KINDS - {FileKind.CLEAN_SHUTDOWN}
 """Files that only a broker writes; a person may have written the clean shutdown file."""
+
+
+def has_metadata_log(partitions: Iterable[PartitionPath]) -> bool:
+    """Return whether the metadata log is one of the partitions."""
+    return any(place.name.topic == METADATA_TOPIC for place in partitions)
 
 
 def plan_checkpoint(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
@@ -292,7 +299,8 @@ class _Planner:
             )
             # An empty file: LogManager looks at its existence, and CleanShutdownFileHandler takes an empty one for an
             # unknown broker epoch.
-            reason = _RECOVERED if self._request.options.get("is_recovered") else _MARKED
+            but = _METADATA if has_metadata_log(self._target.partitions) else ""
+            reason = _RECOVERED.format(but=but) if self._request.options.get("is_recovered") else _MARKED
             self._stage.write(mark.path, [EMPTY_CLEAN_SHUTDOWN], why=reason, like=self._like(mark))
         findings, refusals = _sorted_out(repairs)
         other_node = self._context.other_node

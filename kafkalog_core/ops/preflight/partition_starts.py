@@ -33,6 +33,7 @@ __all__ = ["PartitionStart", "StartStep", "load_partition", "total_of", "with_fi
 StepKind = Literal["recovered", "truncated", "emptied", "deleted", "renamed", "created", "written", "rewritten"]
 _IN_A_LOG: Final = frozenset({"log", "batch", "record", "segment", "txn"})
 _OF_INDEXES: Final = frozenset({"index", "timeindex", "txnindex"})
+_REBUILT: Final = frozenset({"segment.index-missing", "segment.timeindex-missing"})
 _HOLES: Final = frozenset({"segment.gap", "batch.gaps"})
 """Warnings about records that are missing: nobody reports that after the start."""
 _OF_THE_START: Final = frozenset(
@@ -317,6 +318,8 @@ class _Gone:
             return True
         if subject in _IN_A_LOG:
             each = self._kept.get(finding.path)
+            if finding.code in _REBUILT and each is not None:  # LogSegment.recover builds both indexes
+                return each.occasion is not None or each.is_emptied
             if each is None:
                 return subject != "segment" or parse_file_name(os.path.basename(finding.path)).kind is FileKind.LOG
             return finding.position is not None and finding.position >= each.size_bytes and each.lost_bytes > 0

@@ -7,7 +7,7 @@ decides by both. So there is one simulation, and this module asks it for the who
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import RefusedError, SelectionError
@@ -145,7 +145,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
     @property
     def is_harmed(self) -> bool:
         """Whether the broker does not start, or a record is lost, hidden or not served."""
-        is_warned = any(finding.severity == "error" for finding in self.further)
+        is_warned = any(finding.severity == "error" for finding in self.further) or bool(self.closed)
         return self.start.stop is not None or is_warned or any(each.is_harmed for each in self.partitions)
 
     @property
@@ -154,9 +154,14 @@ class Preflight(Struct, frozen=True, kw_only=True):
         return any(finding.severity == "error" for each in self.partitions for finding in each.silent)
 
     @property
+    def closed(self) -> int:
+        """Number of files and directories that one of the users who own files here may not open."""
+        return len({each.path for each in self.findings if each.severity == "error" and each.code in _CLOSED})
+
+    @property
     def verdict(self) -> str:
         """One sentence without its full stop."""
-        return verdict_of(self.release, self.start, self.partitions, is_harmed=self.is_harmed)
+        return verdict_of(self.release, self.start, self.partitions, is_harmed=self.is_harmed, closed=self.closed)
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield the rows."""
@@ -377,7 +382,11 @@ def _absolute(finding: Finding) -> Finding:
     return replace(finding, path=absolute(finding.path))
 
 
-_SHOWN_SUBJECTS = frozenset({"dir", "meta", "checkpoint", "quorum-state", "metadata-log", "partition-metadata", "file"})
+_CLOSED: Final = frozenset({"file.no-access", "file.unreadable", "dir.foreign-owner", "dir.no-permission"})
+"""Findings about what a broker may be unable to open, by the user that it runs as, which no file names."""
+_SHOWN_SUBJECTS: Final = frozenset(
+    {"dir", "meta", "checkpoint", "quorum-state", "metadata-log", "partition-metadata", "file"}
+)
 
 
 def _is_shown(finding: Finding) -> bool:

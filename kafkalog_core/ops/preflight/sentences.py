@@ -37,18 +37,23 @@ def counted(number: int, noun: str) -> str:
     return count_of(number if number == 1 else f"{number:,}", noun)
 
 
-def verdict_of(release: str, start: DiskStart, partitions: Sequence[PartitionStart], *, is_harmed: bool) -> str:
+def verdict_of(
+    release: str, start: DiskStart, partitions: Sequence[PartitionStart], *, is_harmed: bool, closed: int = 0
+) -> str:
     """Return one sentence without its full stop: whether the broker starts, and what is lost.
 
     Args:
         release: of the broker.
         start: what its parts decide about the whole.
         partitions: each with its start.
-        is_harmed: whether something is lost, hidden or refused.
+        is_harmed: whether something is lost, hidden or refused, or may not be opened.
+        closed: number of files that the user of the broker may be unable to open.
     """
     head, stop = f"A {release} broker", start.stop
     if stop is None:
         parts = [*_directories(start, partitions), *_logs(partitions)]
+        if closed:
+            head += f" whose user may open {counted(closed, 'file')} of another user"
         return f"{head} starts{_joined(parts)}{_after(partitions, is_harmed=is_harmed)}"
     more = len({event.path for event in start.events if event.effect == "stops"} - {stop.path})
     others = f" ({counted(more, 'other file')} {'stops' if more == 1 else 'stop'} it too)" if more else ""

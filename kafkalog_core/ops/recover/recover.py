@@ -18,7 +18,7 @@ from kafkalog_core.engine.targets import LogDirTarget
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.start.disk import effect_of
-from kafkalog_core.ops.checkpoint.checkpoint import plan_checkpoint
+from kafkalog_core.ops.checkpoint.checkpoint import has_metadata_log, plan_checkpoint
 from kafkalog_core.ops.recover.excise import transaction_copies
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.partition import RecoveryTask, recover_partition, start_problems
@@ -234,15 +234,21 @@ class _Planner:
         """
         broker_dir, log_dir = self._context.broker_dir, self._target.log_dir
         is_whole = self._target.is_whole and broker_dir is not None and broker_dir.log_dir.is_broker_dir
-        if problems or not is_whole or log_dir is None:
+        if problems or not is_whole or log_dir is None or self._is_metadata_alone():
             return None
         if log_dir.is_clean and all(each.code != _NOT_AT_END for each in repaired.refusals):
             return None
         return plan_checkpoint(self._checkpoint_request(marks=True), self._joined, self._progress)
 
+    def _is_metadata_alone(self) -> bool:
+        """Return whether only the metadata log is here, which KafkaRaftLog recovers at every start, marked or not."""
+        return all(place.name.topic == METADATA_TOPIC for place in self._target.partitions)
+
     def _is_marked(self) -> bool:
-        """Return whether the broker finds the clean shutdown file."""
+        """Return whether the broker finds the clean shutdown file, and recovers nothing but the metadata log."""
         log_dir = self._target.log_dir
+        if self._is_metadata_alone():
+            return False
         made = any(change.path.endswith(".kafka_cleanshutdown") for change in self._joined.changes)
         return made or (log_dir is not None and log_dir.is_clean)
 
@@ -284,7 +290,11 @@ class _Planner:
             paths = [*dict.fromkeys(self._short(finding.path) for finding in problems)]
             left = f"{_places(len(problems))} left that a person has to repair first: {first_of(paths)}"
             return f"{alone}; {then}, but {left}"
-        return f"{alone}; {then}{', and the broker starts without recovery' if self._is_marked() else ''}"
+        if not self._is_marked():
+            return f"{alone}; {then}"
+        is_kraft = has_metadata_log(self._target.partitions)
+        starts = "recovers only the metadata log when it starts" if is_kraft else "starts without recovery"
+        return f"{alone}; {then}, and the broker {starts}"
 
     def _short(self, path: str) -> str:
         return path.removeprefix(f"{self._target.root}/")

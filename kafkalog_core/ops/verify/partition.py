@@ -165,7 +165,10 @@ class PartitionChecker:
     @cached_property
     def _gaps(self) -> Gaps:
         """The gaps of all segments, when they are ended."""
-        return Gaps(self._partition, self._context, self._verdicts, is_compacted=self._is_compacted)
+        starts_at = self._bounds.log_start.offset
+        return Gaps(
+            self._partition, self._context, self._verdicts, starts_at=starts_at, is_compacted=self._is_compacted
+        )
 
     def resume(self, places: Sequence[tuple[SegmentVerdict, CheckerPlace]], producers: bytes) -> None:
         """Continue after segments that an earlier run has checked.
@@ -440,6 +443,7 @@ class Gaps:
         partition: its listing.
         context: what its log directory shows of it.
         verdicts: of its segments.
+        starts_at: the first offset that consumers can read.
         is_compacted: whether the log is known to be compacted, or its batches show that it is.
     """
 
@@ -449,8 +453,10 @@ class Gaps:
         context: PartitionContext,
         verdicts: Sequence[SegmentVerdict],
         *,
+        starts_at: int,
         is_compacted: bool,
     ) -> None:
+        self._starts_at = starts_at
         self._partition = partition
         self._context = context
         self._verdicts = verdicts
@@ -486,7 +492,13 @@ class Gaps:
             topic=self._partition.topic,
             partition=self._partition.partition,
         )
-        return [self._with_rescue(gap) for gap in gaps]
+        # What is missing below the log start offset was deleted on purpose, and no consumer gets there
+        # (`UnifiedLog.deleteLogStartOffsetBreachedSegments`): a segment was put back.
+        return [self._with_rescue(gap) for gap in gaps if not self._is_before_start(gap)]
+
+    def _is_before_start(self, gap: Finding) -> bool:
+        following = next(verdict.base_offset for verdict in self._verdicts if verdict.path == gap.path)
+        return gap.code == "segment.gap" and following <= self._starts_at
 
     @cached_property
     def _spans(self) -> list[SegmentExtent | None]:

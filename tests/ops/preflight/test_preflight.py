@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.findings import found
+from kafkalog_core.ops.verify import logdir
 from tests.support.log_dirs import tree_hash
 
 if TYPE_CHECKING:
@@ -93,6 +95,27 @@ def test_after_a_clean_stop_the_damage_remains(crashed: Path) -> None:
     assert ended.exit_code == 4
     assert "no record is lost; orders-0 is wrong afterwards without a message" in verdict(crashed)
     assert "batch.crc-mismatch" in ended.stdout
+
+
+def test_an_index_that_the_start_builds_again_is_not_wrong_afterwards(demo: Path) -> None:
+    """The broker of 4.3.1 says that it found no index, recovers the segment, and writes both indexes."""
+    log = min(path for path in (demo / "orders-0").glob("*.log"))
+    log.with_suffix(".index").unlink()
+    log.with_suffix(".timeindex").unlink()
+    ended = run(demo)
+    assert verdict(demo) == "A 4.3.1 broker starts: no record is lost."
+    assert f"{log.name}: it has no offset index" in ended.stdout
+    assert "segment.index-missing" not in ended.stdout
+
+
+def test_a_file_of_another_user(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which user the broker runs as is not on the disk: as the owner of the other files, 4.3.1 ends."""
+    path = str(demo / "recovery-point-offset-checkpoint")
+    denied = found("file.no-access", path, uid=0, broker_uid=7, mode="0600", refused="read")
+    monkeypatch.setattr(logdir, "check_files", lambda *_: [denied])
+    ended = run(demo)
+    assert ended.exit_code == 4
+    assert verdict(demo) == "A 4.3.1 broker whose user may open 1 file of another user starts."
 
 
 def test_a_whole_disk(demo: Path) -> None:

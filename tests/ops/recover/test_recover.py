@@ -80,6 +80,19 @@ def test_a_torn_tail_is_truncated_and_nobody_is_asked(tmp_path: Path) -> None:
     assert (written.root / MARK).exists()
 
 
+def test_a_directory_of_the_metadata_log_alone_is_not_marked(tmp_path: Path) -> None:
+    """KafkaRaftLog recovers its log at every start, and no broker or controller writes the file there."""
+    root = tmp_path / "meta"
+    root.mkdir()
+    write_meta(root)
+    log = write_metadata_log(root, topic_record("t")) / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes() + log.read_bytes()[:40])
+    draft = recover(root)
+    assert log.stat().st_size > 0
+    assert not (root / MARK).exists()
+    assert "without recovery" not in str(draft.plan.report.verdict)
+
+
 def test_as_broker_is_the_old_way(damaged: Written) -> None:
     draft = recover(damaged.root, as_broker=True)
     assert set(read_offsets(damaged.partition)) == set(range(15))

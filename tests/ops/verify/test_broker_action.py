@@ -185,7 +185,7 @@ def test_a_checksum_after_a_clean_shutdown(tmp_path: Path) -> None:
     disk.flip(10)
     finding = disk.found("batch.crc-mismatch")
     assert finding.broker_action == (
-        "Computes no checksum at its start, because the last shutdown was clean, and serves the batch. "
+        "Computes no checksum at its start, because the last shutdown was clean, and keeps the batch. "
         + consumers(2, "none", ["batch.crc-mismatch"])
     )
     assert "copy" in (finding.cure or "").lower()

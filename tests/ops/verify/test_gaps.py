@@ -65,6 +65,13 @@ def test_a_lost_segment(tmp_path: Path, head: bytes) -> None:
     assert "compacted" not in (finding.cure or "")
 
 
+def test_what_is_missing_below_the_log_start_is_no_loss(tmp_path: Path) -> None:
+    """A segment that records were deleted from came back: no consumer gets there, and 4.3.1 skips nothing."""
+    home = log_dir(tmp_path, {0: SAME, 9: keyed(9, b"d"), 12: keyed(12, b"e")})
+    (home / "log-start-offset-checkpoint").write_bytes(offset_checkpoint([("t", 0, 9)]))
+    assert [offset for _, _, offset in brief(home)] == [10]
+
+
 def test_a_copy_of_a_compacted_leader_with_one_gap_is_no_error(tmp_path: Path) -> None:
     """A new replica of a small compacted topic: its leader has removed one batch, and it has compacted nothing yet.
 

@@ -266,6 +266,14 @@ def test_a_dir_that_was_not_closed(tmp_path: Path) -> None:
     assert brief(find(first, second))[-1] == Found("warning", "dir.unclean-beside-clean", ".kafka_cleanshutdown", None)
 
 
+def test_a_directory_of_the_metadata_log_alone_is_never_marked(tmp_path: Path) -> None:
+    """A `metadata.log.dir` that is none of `log.dirs` has no clean shutdown file after a clean stop of 4.3.1."""
+    first, second = two_dirs(tmp_path)
+    (second / ".kafka_cleanshutdown").unlink()
+    (second / "u-0").rename(second / "__cluster_metadata-0")
+    assert "dir.unclean-beside-clean" not in {item.code for item in brief(find(first, second))}
+
+
 # --- partitions in several places -------------------------------------------------------------------------------------
 def test_a_partition_in_two_dirs(tmp_path: Path) -> None:
     first, second = two_dirs(tmp_path, ("t-0",))
