@@ -50,7 +50,7 @@ _TRANSACTION: Final = "kafkalog"
 _FORMAT: Final = "kafkalog-state"
 _VERSION: Final = 1
 _ATTEMPTS: Final = 20
-_FENCED: Final = 100
+_FENCE: Final = "kafkalog-fence"
 _FITTING: Final = re.compile(r"[^%\\\x00-\x1f\ud800-\udfff]+")
 MEANWHILE: Final = "another run has committed since this one began; run the same command again"
 _WRITE_AGAIN: Final = (WayOut("write the output again into a new directory", options="--to DIR"),)
@@ -182,8 +182,6 @@ class Output(Committed):
         """Versions of other tables that belong to the state."""
         self.pending: dict[str, dict[int, list[TableFile]]] = {}
         """Files that other tables get after the head's commit, by the numbers of their commits there."""
-        self.fenced: list[str] = []
-        """Runs that were taken for ended: they may not commit any more."""
         self.state_name: str | None = None
         self.load()
 
@@ -258,7 +256,6 @@ class Output(Committed):
                 table: {int(number): [TableFile(**file) for file in files] for number, files in numbered.items()}
                 for table, numbered in value["pending"].items()
             }
-            self.fenced = [str(run) for run in value["fenced"]]
             self.state, self.state_name = dict(value["state"]), name
             is_known = (value["format"], value["version"], value["kind"]) == (_FORMAT, _VERSION, self.kind.name)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -456,7 +453,6 @@ class OutputRun(WritingRun):
                 for table, numbered in waiting.items()
                 if numbered
             },
-            "fenced": self.output.fenced[-_FENCED:],
             "state": state,
         }
         self._step("write", name)
@@ -481,11 +477,12 @@ class OutputRun(WritingRun):
     def _refuse_if_moved(self) -> None:
         before = self.output.state_name
         self.output.refresh()
+        self._refuse_if_fenced()
         if self.output.state_name != before:
             raise LockedError(MEANWHILE, path=self.store.root)
 
     def _refuse_if_fenced(self) -> None:
-        if self.run_id in self.output.fenced:
+        if self.output.head.transaction(f"{_FENCE}/{self.run_id}") is not None:
             raise LockedError(
                 "another run took this one for ended, as it gave no sign for ten minutes, and has deleted its files; "
                 "run the same command again",
@@ -546,12 +543,16 @@ class OutputRun(WritingRun):
 
     def _fence(self, silent: Sequence[str]) -> None:
         """Commit that some runs may not commit any more."""
-
-        def fenced(state: dict[str, Any]) -> dict[str, Any]:
-            self.output.fenced += [run for run in silent if run not in self.output.fenced]
-            return state
-
-        self.commit(fenced, (), now_ms=0)
+        head = self.output.head
+        # A transaction of the table and no state: whatever a silent run commits next conflicts with it, as no commit
+        # is tried again without a look at the table.
+        fences = {f"{_FENCE}/{run}": 1 for run in silent}
+        for _ in range(_ATTEMPTS):
+            with suppress(ConflictError):
+                head.commit((), (), fences, now_ms=0, facts={"run": self.run_id})
+                return
+            head.refresh()
+        raise LockedError("other runs commit all the time; run the same command again", path=self.store.root)
 
 
 def _token(name: str) -> int:
