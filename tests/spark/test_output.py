@@ -115,7 +115,7 @@ def test_a_process_that_is_killed_at_any_time(disk: Path, out: Path, forks: Fork
 
 
 def test_a_run_that_goes_on_keeps_its_files(disk: Path, out: Path) -> None:
-    """While it gives signs, no other run deletes what it has not committed."""
+    """While it runs, no other run deletes what it has not committed."""
     files: list[set[str]] = []
 
     def other() -> None:
@@ -129,7 +129,7 @@ def test_a_run_that_goes_on_keeps_its_files(disk: Path, out: Path) -> None:
 
 
 def test_a_run_that_was_taken_for_ended_commits_no_more(disk: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It gave no sign: its files are deleted, but only after a commit by which its own fails."""
+    """Its sign is old: its files are deleted, but only after a commit by which its own fails."""
     with monkeypatch.context() as patched:
         patched.setattr(run_signs, "is_silent", lambda *_: True)
         with pytest.raises(LockedError, match="another run took this one for ended"):
@@ -140,6 +140,40 @@ def test_a_run_that_was_taken_for_ended_commits_no_more(disk: Path, out: Path, m
     assert offsets_in(out, "t") == list(range(100))
 
 
+@pytest.mark.parametrize("hours", [23, 25])
+def test_a_run_of_another_machine_is_taken_for_ended_a_day_after_its_last_commit(
+    disk: Path, out: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """Nobody can see whether it runs. Until then its files stay, and after a commit it has another day."""
+    monkeypatch.setattr(run_signs, "is_dead", lambda *_: False)
+
+    def age() -> None:
+        then = time.time() - hours * 3600
+        for sign in (out / "_kafkalog/runs").iterdir():
+            os.utime(sign, (then, then))
+
+    def other() -> None:
+        age()
+        Run(out, disk / "u-0")
+
+    class Committed(Disk):
+        def step(self, what: str, path: str) -> None:
+            if what == "committed" and path.endswith("records/_delta_log"):
+                Run(out, disk / "u-0")
+
+    Run(out, disk / "t-0", workers=Meanwhile(age), disk=Committed(), commit_bytes=1)
+    assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
+    write_log(disk / "t-0", 100, batches(100, 110))
+    if hours < 24:
+        Run(out, disk / "t-0", workers=Meanwhile(other))
+    else:
+        with pytest.raises(LockedError, match="another run took this one for ended"):
+            Run(out, disk / "t-0", workers=Meanwhile(other))
+        assert data_of(out / "records") == names_of(out / "records")
+        Run(out, disk / "t-0")
+    assert offsets_in(out, "t") == list(range(110))
+
+
 def test_signs_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(str(tmp_path))
     with run_signs.LiveRun(store, "a"):
@@ -147,7 +181,7 @@ def test_signs_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         sign = json.loads(store.read(name))
         assert not run_signs.is_dead(store, "a")
         assert not run_signs.is_silent(store, "a", store.written_s(name) or 0)
-        assert run_signs.is_silent(store, "a", (store.written_s(name) or 0) + 601)
+        assert run_signs.is_silent(store, "a", (store.written_s(name) or 0) + 86_401)
     assert run_signs.is_dead(store, "a")
     assert not run_signs.is_silent(store, "a", (1 << 40) + 0.0)  # it has ended: nobody has to fence it
     for changed, is_dead in (

@@ -279,13 +279,14 @@ class WritingRun:
         self.listed: dict[str, int] = {}
         """Files of the output when the run began, with their sizes."""
         self._disk = disk or Disk()
+        self._sign = run_signs.LiveRun(store, run_id)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with self._stack as stack:
             self._step("create", run_signs.FOLDER)
             # The sign comes first: from here on no other run takes these files for leftovers.
-            stack.enter_context(run_signs.LiveRun(self.store, self.run_id))
+            stack.enter_context(self._sign)
             self._begin()
             self._stack = stack.pop_all()
         return self
@@ -368,6 +369,7 @@ class OutputRun(WritingRun):
         UnfinishedError if the other tables did not get their files: the next run adds them.
         """
         output = self.output
+        self._sign.renew()
         # As often as other runs may commit first; each time the state is merged again.
         for _ in range(_ATTEMPTS):
             self._refuse_if_fenced()
@@ -484,8 +486,8 @@ class OutputRun(WritingRun):
     def _refuse_if_fenced(self) -> None:
         if self.output.head.transaction(f"{_FENCE}/{self.run_id}") is not None:
             raise LockedError(
-                "another run took this one for ended, as it gave no sign for ten minutes, and has deleted its files; "
-                "run the same command again",
+                "another run took this one for ended, as it had committed nothing for a day, and has deleted its "
+                "files; run the same command again",
                 path=self.store.root,
             )
 
