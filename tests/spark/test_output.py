@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,7 @@ from kafkalog_core.spark.lake.store import Store, attempt_name, reason_of, run_o
 from kafkalog_core.spark.source.sql import open_export
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.object_paths import ALL_NAMES
+from tests.spark.dying import DyingDisk, KilledError
 from tests.spark.exporting import Run, batches, damage, offsets_in, write_log
 from tests.spark.judging import data_of, files_of, names_of, version_of
 from tests.support.inline import Inline, Meanwhile
@@ -112,6 +115,21 @@ def test_a_process_that_is_killed_at_any_time(disk: Path, out: Path, forks: Fork
     assert data_of(out / "records") == names_of(out / "records")
     assert [path.name for path in (out / "_kafkalog/runs").iterdir()] == []
     assert len(list((out / "_kafkalog/states").iterdir())) == 1
+
+
+def test_findings_are_there_once_wherever_a_run_was_killed(disk: Path, tmp_path: Path) -> None:
+    """They are in a table of their own, no commit is of two tables, and the next run does not find them again."""
+    damage(disk / "t-0" / f"{0:020}.log")
+    counts = []
+    for at in count():
+        out = tmp_path / f"out-{at}"
+        with suppress(KilledError):
+            Run(out, disk, disk=DyingDisk(at))
+            break
+        Run(out, disk)
+        counts.append(DeltaTable(str(out / "findings")).to_pyarrow_table().num_rows)
+    assert set(counts) == {1}
+    assert len(counts) > 30
 
 
 def test_a_run_that_goes_on_keeps_its_files(disk: Path, out: Path) -> None:
@@ -313,7 +331,7 @@ def test_what_others_do_to_the_table(disk: Path, out: Path) -> None:
 def test_what_others_do_to_the_findings(disk: Path, out: Path) -> None:
     """They are there once, whatever files hold them."""
 
-    def count() -> int:
+    def rows() -> int:
         return DeltaTable(str(out / "findings")).to_pyarrow_table().num_rows
 
     damage(disk / "t-0" / f"{0:020}.log")
@@ -321,17 +339,17 @@ def test_what_others_do_to_the_findings(disk: Path, out: Path) -> None:
     write_log(disk / "t-0", 100, batches(100, 150))
     damage(disk / "t-0" / f"{100:020}.log")
     Run(out, disk)
-    assert count() == 2
+    assert rows() == 2
     table = DeltaTable(str(out / "findings"))
     table.optimize.compact()
     Run(out, disk)
-    assert (count(), version_of(out / "findings")) == (2, 3)
+    assert (rows(), version_of(out / "findings")) == (2, 3)
     table.vacuum(0, dry_run=False, enforce_retention_duration=False)
     Run(out, disk)
     write_log(disk / "t-0", 150, batches(150, 160))
     damage(disk / "t-0" / f"{150:020}.log")
     Run(out, disk)
-    assert count() == 3
+    assert rows() == 3
 
 
 def test_the_commits_are_on_the_disk(disk: Path, out: Path) -> None:
