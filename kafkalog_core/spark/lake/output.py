@@ -182,9 +182,9 @@ class Output(Committed):
         """Versions of other tables that belong to the state."""
         self.pending: dict[str, dict[int, list[TableFile]]] = {}
         """Files that other tables get after the head's commit, by the numbers of their commits there."""
-        # Named by the commit of the head, as no commit is of two tables. A run that is killed after a commit to the other
-        # table leaves rows that the next one adds again; killed before it, without this list, rows that nobody adds.
-        # A version of the other table does not do: OPTIMIZE and VACUUM by another program delete its files.
+        # Named by the commit of the head, as no commit is of two tables. A run that is killed after a commit to the
+        # other table leaves rows that the next one adds again; killed before it, without this list, rows that nobody
+        # adds. A version of the other table does not do: OPTIMIZE and VACUUM by another program delete its files.
         self.state_name: str | None = None
         self.load()
 
