@@ -11,6 +11,8 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,7 @@ from kafkalog_core.spark.lake.store import Store, attempt_name, reason_of, run_o
 from kafkalog_core.spark.source.sql import open_export
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.object_paths import ALL_NAMES
+from tests.spark.dying import DyingDisk, KilledError
 from tests.spark.exporting import Run, batches, damage, offsets_in, write_log
 from tests.spark.judging import data_of, files_of, names_of, version_of
 from tests.support.inline import Inline, Meanwhile
@@ -114,8 +117,23 @@ def test_a_process_that_is_killed_at_any_time(disk: Path, out: Path, forks: Fork
     assert len(list((out / "_kafkalog/states").iterdir())) == 1
 
 
+def test_findings_are_there_once_wherever_a_run_was_killed(disk: Path, tmp_path: Path) -> None:
+    """They are in a table of their own, no commit is of two tables, and the next run does not find them again."""
+    damage(disk / "t-0" / f"{0:020}.log")
+    counts = []
+    for at in count():
+        out = tmp_path / f"out-{at}"
+        with suppress(KilledError):
+            Run(out, disk, disk=DyingDisk(at))
+            break
+        Run(out, disk)
+        counts.append(DeltaTable(str(out / "findings")).to_pyarrow_table().num_rows)
+    assert set(counts) == {1}
+    assert len(counts) > 30
+
+
 def test_a_run_that_goes_on_keeps_its_files(disk: Path, out: Path) -> None:
-    """While it gives signs, no other run deletes what it has not committed."""
+    """While it runs, no other run deletes what it has not committed."""
     files: list[set[str]] = []
 
     def other() -> None:
@@ -129,7 +147,7 @@ def test_a_run_that_goes_on_keeps_its_files(disk: Path, out: Path) -> None:
 
 
 def test_a_run_that_was_taken_for_ended_commits_no_more(disk: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It gave no sign: its files are deleted, but only after a commit by which its own fails."""
+    """Its sign is old: its files are deleted, but only after a commit by which its own fails."""
     with monkeypatch.context() as patched:
         patched.setattr(run_signs, "is_silent", lambda *_: True)
         with pytest.raises(LockedError, match="another run took this one for ended"):
@@ -140,6 +158,40 @@ def test_a_run_that_was_taken_for_ended_commits_no_more(disk: Path, out: Path, m
     assert offsets_in(out, "t") == list(range(100))
 
 
+@pytest.mark.parametrize("hours", [23, 25])
+def test_a_run_of_another_machine_is_taken_for_ended_a_day_after_its_last_commit(
+    disk: Path, out: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """Nobody can see whether it runs. Until then its files stay, and after a commit it has another day."""
+    monkeypatch.setattr(run_signs, "is_dead", lambda *_: False)
+
+    def age() -> None:
+        then = time.time() - hours * 3600
+        for sign in (out / "_kafkalog/runs").iterdir():
+            os.utime(sign, (then, then))
+
+    def other() -> None:
+        age()
+        Run(out, disk / "u-0")
+
+    class Committed(Disk):
+        def step(self, what: str, path: str) -> None:
+            if what == "committed" and path.endswith("records/_delta_log"):
+                Run(out, disk / "u-0")
+
+    Run(out, disk / "t-0", workers=Meanwhile(age), disk=Committed(), commit_bytes=1)
+    assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
+    write_log(disk / "t-0", 100, batches(100, 110))
+    if hours < 24:
+        Run(out, disk / "t-0", workers=Meanwhile(other))
+    else:
+        with pytest.raises(LockedError, match="another run took this one for ended"):
+            Run(out, disk / "t-0", workers=Meanwhile(other))
+        assert data_of(out / "records") == names_of(out / "records")
+        Run(out, disk / "t-0")
+    assert offsets_in(out, "t") == list(range(110))
+
+
 def test_signs_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(str(tmp_path))
     with run_signs.LiveRun(store, "a"):
@@ -147,7 +199,7 @@ def test_signs_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         sign = json.loads(store.read(name))
         assert not run_signs.is_dead(store, "a")
         assert not run_signs.is_silent(store, "a", store.written_s(name) or 0)
-        assert run_signs.is_silent(store, "a", (store.written_s(name) or 0) + 601)
+        assert run_signs.is_silent(store, "a", (store.written_s(name) or 0) + 86_401)
     assert run_signs.is_dead(store, "a")
     assert not run_signs.is_silent(store, "a", (1 << 40) + 0.0)  # it has ended: nobody has to fence it
     for changed, is_dead in (
@@ -279,7 +331,7 @@ def test_what_others_do_to_the_table(disk: Path, out: Path) -> None:
 def test_what_others_do_to_the_findings(disk: Path, out: Path) -> None:
     """They are there once, whatever files hold them."""
 
-    def count() -> int:
+    def rows() -> int:
         return DeltaTable(str(out / "findings")).to_pyarrow_table().num_rows
 
     damage(disk / "t-0" / f"{0:020}.log")
@@ -287,17 +339,17 @@ def test_what_others_do_to_the_findings(disk: Path, out: Path) -> None:
     write_log(disk / "t-0", 100, batches(100, 150))
     damage(disk / "t-0" / f"{100:020}.log")
     Run(out, disk)
-    assert count() == 2
+    assert rows() == 2
     table = DeltaTable(str(out / "findings"))
     table.optimize.compact()
     Run(out, disk)
-    assert (count(), version_of(out / "findings")) == (2, 3)
+    assert (rows(), version_of(out / "findings")) == (2, 3)
     table.vacuum(0, dry_run=False, enforce_retention_duration=False)
     Run(out, disk)
     write_log(disk / "t-0", 150, batches(150, 160))
     damage(disk / "t-0" / f"{150:020}.log")
     Run(out, disk)
-    assert count() == 3
+    assert rows() == 3
 
 
 def test_the_commits_are_on_the_disk(disk: Path, out: Path) -> None:

@@ -1,7 +1,8 @@
 """The volumes of a catalog: pairs of files that hold the batches and the notes of some segments.
 
 Small partitions share one, which the driver writes; a large one has its own. A run rewrites a volume without segments
-that no longer exist, and merges small volumes when there are many.
+that no longer exist, and merges small volumes when there are many. Delta's DELETE and OPTIMIZE do not serve: they work
+on the driver alone, and bound the rows of a row group but not its bytes, and a note is read with its row group.
 """
 
 from __future__ import annotations

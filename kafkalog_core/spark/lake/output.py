@@ -50,7 +50,7 @@ _TRANSACTION: Final = "kafkalog"
 _FORMAT: Final = "kafkalog-state"
 _VERSION: Final = 1
 _ATTEMPTS: Final = 20
-_FENCED: Final = 100
+_FENCE: Final = "kafkalog-fence"
 _FITTING: Final = re.compile(r"[^%\\\x00-\x1f\ud800-\udfff]+")
 MEANWHILE: Final = "another run has committed since this one began; run the same command again"
 _WRITE_AGAIN: Final = (WayOut("write the output again into a new directory", options="--to DIR"),)
@@ -182,8 +182,9 @@ class Output(Committed):
         """Versions of other tables that belong to the state."""
         self.pending: dict[str, dict[int, list[TableFile]]] = {}
         """Files that other tables get after the head's commit, by the numbers of their commits there."""
-        self.fenced: list[str] = []
-        """Runs that were taken for ended: they may not commit any more."""
+        # Named by the commit of the head, as no commit is of two tables. A run that is killed after a commit to the
+        # other table leaves rows that the next one adds again; killed before it, without this list, rows that nobody
+        # adds. A version of the other table does not do: OPTIMIZE and VACUUM by another program delete its files.
         self.state_name: str | None = None
         self.load()
 
@@ -258,7 +259,6 @@ class Output(Committed):
                 table: {int(number): [TableFile(**file) for file in files] for number, files in numbered.items()}
                 for table, numbered in value["pending"].items()
             }
-            self.fenced = [str(run) for run in value["fenced"]]
             self.state, self.state_name = dict(value["state"]), name
             is_known = (value["format"], value["version"], value["kind"]) == (_FORMAT, _VERSION, self.kind.name)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -282,13 +282,14 @@ class WritingRun:
         self.listed: dict[str, int] = {}
         """Files of the output when the run began, with their sizes."""
         self._disk = disk or Disk()
+        self._sign = run_signs.LiveRun(store, run_id)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with self._stack as stack:
             self._step("create", run_signs.FOLDER)
             # The sign comes first: from here on no other run takes these files for leftovers.
-            stack.enter_context(run_signs.LiveRun(self.store, self.run_id))
+            stack.enter_context(self._sign)
             self._begin()
             self._stack = stack.pop_all()
         return self
@@ -371,6 +372,7 @@ class OutputRun(WritingRun):
         UnfinishedError if the other tables did not get their files: the next run adds them.
         """
         output = self.output
+        self._sign.renew()
         # As often as other runs may commit first; each time the state is merged again.
         for _ in range(_ATTEMPTS):
             self._refuse_if_fenced()
@@ -456,7 +458,6 @@ class OutputRun(WritingRun):
                 for table, numbered in waiting.items()
                 if numbered
             },
-            "fenced": self.output.fenced[-_FENCED:],
             "state": state,
         }
         self._step("write", name)
@@ -481,14 +482,15 @@ class OutputRun(WritingRun):
     def _refuse_if_moved(self) -> None:
         before = self.output.state_name
         self.output.refresh()
+        self._refuse_if_fenced()
         if self.output.state_name != before:
             raise LockedError(MEANWHILE, path=self.store.root)
 
     def _refuse_if_fenced(self) -> None:
-        if self.run_id in self.output.fenced:
+        if self.output.head.transaction(f"{_FENCE}/{self.run_id}") is not None:
             raise LockedError(
-                "another run took this one for ended, as it gave no sign for ten minutes, and has deleted its files; "
-                "run the same command again",
+                "another run took this one for ended, as it had committed nothing for a day, and has deleted its "
+                "files; run the same command again",
                 path=self.store.root,
             )
 
@@ -546,12 +548,16 @@ class OutputRun(WritingRun):
 
     def _fence(self, silent: Sequence[str]) -> None:
         """Commit that some runs may not commit any more."""
-
-        def fenced(state: dict[str, Any]) -> dict[str, Any]:
-            self.output.fenced += [run for run in silent if run not in self.output.fenced]
-            return state
-
-        self.commit(fenced, (), now_ms=0)
+        head = self.output.head
+        # A transaction of the table and no state: whatever a silent run commits next conflicts with it, as no commit
+        # is tried again without a look at the table.
+        fences = {f"{_FENCE}/{run}": 1 for run in silent}
+        for _ in range(_ATTEMPTS):
+            with suppress(ConflictError):
+                head.commit((), (), fences, now_ms=0, facts={"run": self.run_id})
+                return
+            head.refresh()
+        raise LockedError("other runs commit all the time; run the same command again", path=self.store.root)
 
 
 def _token(name: str) -> int:

@@ -1,8 +1,8 @@
-"""The runs that write into an output now: each has a small file that says where it runs and that it still does.
+"""The runs that write into an output now: each has a small file that says where it runs.
 
 No run waits for another, and no file locks anything. The next run needs to know only whose unfinished files it may
-delete. A run's files may be deleted when it has ended, or when it has given no sign for ten minutes: then it can no
-longer commit.
+delete. A run's files may be deleted when it has ended. Nobody sees that of a run on another machine: it writes its
+sign again before each commit, and is taken for ended when the sign is a day old. Then it can no longer commit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import platform
 from contextlib import suppress
 from itertools import count
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog_core.errors import NotFoundError, StorageError
@@ -26,23 +25,32 @@ if TYPE_CHECKING:
 __all__ = ["FOLDER", "LiveRun", "is_dead", "is_silent", "sign_name"]
 
 FOLDER: Final = "_kafkalog/runs"
-_BEAT_S: Final = 60
-_SILENT_S: Final = 600
+_SILENT_S: Final = 24 * 3600
+"""Longer than the work between two commits; whatever it is, no record is lost or doubled: see `OutputRun`."""
 _ATTEMPTS: Final = 20
 _here: set[str] = set()
 """The runs of this process."""
 
 
 class LiveRun:
-    """The sign of a run, which is written again every minute; a context manager that deletes it."""
+    """The sign of a run; a context manager that deletes it."""
 
     def __init__(self, store: Store, run: str) -> None:
         self._store = store
         self._run = run
-        self._ended = Event()
-        self._thread = Thread(target=self._beat, name="kafkalog-run", daemon=True)
 
     def __enter__(self) -> Self:
+        self.renew()
+        _here.add(self._run)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _here.discard(self._run)
+        with suppress(StorageError):
+            self._store.delete([sign_name(self._run)])
+
+    def renew(self) -> None:
+        """Write the sign, perhaps again: the run goes on. Raises WriteError."""
         for attempt in count(1):
             try:
                 self._store.replace(sign_name(self._run), _sign())
@@ -51,24 +59,6 @@ class LiveRun:
                 # Another run has deleted the sign before it had its name: it took that for left by one that ended.
                 if error.errno != errno.ENOENT or attempt == _ATTEMPTS:
                     raise
-        _here.add(self._run)
-        # A daemon: the sign must not keep a process alive.
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        # Stopped before the sign is deleted, or the thread would write it again.
-        self._ended.set()
-        self._thread.join()
-        _here.discard(self._run)
-        with suppress(StorageError):
-            self._store.delete([sign_name(self._run)])
-
-    def _beat(self) -> None:
-        while not self._ended.wait(_BEAT_S):
-            # A store that does not answer now may answer in a minute; ten minutes without a sign are the limit.
-            with suppress(StorageError):
-                self._store.replace(sign_name(self._run), _sign())
 
 
 def is_dead(store: Store, run: str) -> bool:
@@ -89,7 +79,7 @@ def is_dead(store: Store, run: str) -> bool:
 
 
 def is_silent(store: Store, run: str, now_s: float) -> bool:
-    """Return whether a run, perhaps on another machine, has given no sign for ten minutes, by the store's own clock.
+    """Return whether a run, perhaps on another machine, has a sign that is more than a day old by the store's clock.
 
     A run without a sign has ended by itself: it is not silent, and needs no commit that fences it. Raises AccessError.
     """
