@@ -103,6 +103,7 @@ class _Planner:
         self._joined.pass_on(self._stage, starts_first=any(each.is_below_start for each in done))
         elsewhere = self._context.assigned_elsewhere
         losses = tuple(loss for each in done for loss in (*each.losses, *each.unread))
+        needs_release = bool(self._joined.changes) and not self._context.guess.agree(_rules)
         refusals = (*(finding for each in done for finding in each.refusals), *(marked or repaired).refusals)
         return PlanReport(
             findings=_distinct(
@@ -112,10 +113,10 @@ class _Planner:
             losses=losses,
             settings=distinct_settings(self._used) if tasks else (),
             release=self._context.guess if tasks else None,
-            needs_release=bool(self._joined.changes) and not self._context.guess.agree(_rules),
+            needs_release=needs_release,
             details=repaired.details,
             note=None if marked is None else marked.note,
-            undecided=self._undecided(done),
+            undecided=self._undecided(done, needs_release=needs_release),
             verdict=self._verdict(done, stopped, problems),
         )
 
@@ -148,8 +149,11 @@ class _Planner:
         # Unknown: the plan that loses nothing in either case of a single copy is shown, and not applied
         return "refetch" if options.get("refetch") or known.kind == "elsewhere" else "only-copy"
 
-    def _undecided(self, done: Iterable[PartitionRecovery]) -> Refusal | None:
-        """Return why the plan is not applied yet: it matters whether other replicas exist, and nothing shows it."""
+    def _undecided(self, done: Iterable[PartitionRecovery], *, needs_release: bool) -> Refusal | None:
+        """Return why the plan is not applied yet: it matters whether other replicas exist, and nothing shows it.
+
+        needs_release: whether the plan waits for the release too, so that one command line answers both.
+        """
         options = self._request.options
         if any(options.get(name) for name in ("only_copy", "refetch", "as_broker")):
             return None
@@ -160,14 +164,17 @@ class _Planner:
         ]
         if not names:
             return None
-        line = self._request.command_line
+        line, release = self._request.command_line, ("--kafka VERSION",) if needs_release else ()
         return Refusal(
             f"it is unknown whether other replicas of {first_of(names)} are in sync: no metadata log shows it",
             (
-                WayOut("this is the only copy: keep everything that can be read", with_options(line, "--only-copy")),
+                WayOut(
+                    "this is the only copy: keep everything that can be read",
+                    with_options(line, "--only-copy", *release),
+                ),
                 WayOut(
                     "another replica has the records: truncate at the damage, and fetch them from it",
-                    with_options(line, "--refetch"),
+                    with_options(line, "--refetch", *release),
                 ),
                 WayOut(
                     "the metadata log is in another log directory: name that too",
