@@ -31,13 +31,16 @@ from kafkalog_core.ops.truncate.truncate import stage_lower_offsets, start_rules
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.refusals import Refusal, WayOut
+from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.paths import absolute
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from kafkalog_core.engine.named_dirs import NamedDirs
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.rules.setting_table import Setting
@@ -53,6 +56,16 @@ if TYPE_CHECKING:
 __all__ = ["plan_recover"]
 
 _NOT_AT_END: Final = "recovery-point.not-at-end"
+_OF_SEVERAL: Final = frozenset(
+    {
+        "dir.in-two-log-dirs",
+        "dir.other-cluster",
+        "dir.same-directory-id",
+        "dir.second-metadata-log",
+        "meta.other-node-id",
+    }
+)
+"""What only several log directories together show: the broker starts on none of them."""
 _USED: Final = ("index.interval.bytes", "segment.index.bytes", "max.message.bytes")
 _LOWERED: Final = (
     FileKind.LOG_START_OFFSET,
@@ -217,14 +230,12 @@ class _Planner:
         log_dir = self._target.log_dir
         if log_dir is None or not self._target.is_whole:
             return
-        target = LogDirTarget(
-            log_dir=log_dir,
-            partitions=self._target.partitions,
-            is_whole=True,
-            named_dirs=self._target.named_dirs,
-        )
+        named_dirs = self._target.named_dirs
+        own = LogDirTarget(log_dir=log_dir, partitions=self._target.partitions, is_whole=True, named_dirs=named_dirs)
+        others = (path for path in named_dirs.paths if path != absolute(log_dir.path))
         request = VerifyRequest(
-            targets=(target,),
+            # Of the others only what they show together with this one, so none of their logs
+            targets=(own, *(_beside(path, named_dirs) for path in others)),
             now_ms=self._request.now_ms,
             level="headers",
             jobs=self._request.jobs,
@@ -232,7 +243,10 @@ class _Planner:
         )
         rules = rules_of(self._context.release)
         for verdict in verify(request, self._progress):
-            yield from (finding for finding in verdict.findings if effect_of(finding, rules) is not None)
+            for finding in verdict.findings:
+                is_own = f"{absolute(finding.path)}/".startswith(f"{self._target.root}/")
+                if (is_own or finding.code in _OF_SEVERAL) and effect_of(finding, rules) is not None:
+                    yield finding
 
     def _marked(self, problems: Sequence[Finding], repaired: PlanReport) -> PlanReport | None:
         """Stage the clean shutdown file, and the checkpoints as a clean shutdown leaves them; None: it is not asked.
@@ -315,6 +329,10 @@ class _Planner:
             "is_recovered": True,
         }
         return replace(self._request, options=given)
+
+
+def _beside(path: str, named_dirs: NamedDirs) -> LogDirTarget:
+    return LogDirTarget(log_dir=read_log_dir(path), partitions=(), is_whole=False, named_dirs=named_dirs)
 
 
 def _places(count: int) -> str:

@@ -224,3 +224,17 @@ def test_the_metadata_log_decides(damaged: Written, records: list[bytes], kept: 
     other = kraft(damaged, *records)
     recover(damaged.root, other)
     assert set(read_offsets(damaged.partition)) == kept
+
+
+def test_directories_of_two_clusters_are_for_a_person_to_decide(tmp_path: Path) -> None:
+    """The broker starts on neither: the plan of each says so, and leaves no clean shutdown file."""
+    for number, cluster in enumerate(("AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB"), 1):
+        written = write(tmp_path / cluster)
+        (written.partition).rename(written.root / f"t-{number}")
+        meta = f"version=1\nnode.id=1\ncluster.id={cluster}\ndirectory.id=CCCCCCCCCCCCCCCCCCCCC{'AQ'[number - 1]}\n"
+        (written.root / "meta.properties").write_text(meta)
+    first, second = sorted(tmp_path.iterdir())
+    for one, other in ((first, second), (second, first)):
+        report = plan(one, other, only_copy=True).plan.report
+        assert [each.code for each in report.refusals].count("dir.other-cluster") == 1
+        assert "does not start" in (report.verdict or "")
