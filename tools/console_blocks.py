@@ -152,7 +152,7 @@ def run(block: Block, texts_of: TextsOf | None = None) -> list[list[str]]:
 def _of_the_same_length(shown: str) -> dict[str, str]:
     """Return the arguments of tempfile for a path of the shown length: tables break lines by it."""
     if not os.path.isabs(shown):
-        return {"prefix": "kafkalog-docs-"}
+        return {"dir": "/tmp", "prefix": "kafkalog-docs-"}  # noqa: S108
     return {"dir": "/tmp", "prefix": "k" * (len(shown) - len("/tmp/") - TEMPORARY_LETTERS)}  # noqa: S108
 
 

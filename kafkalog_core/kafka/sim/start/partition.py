@@ -527,10 +527,12 @@ class PartitionLoad:
         states, ended = self._producers.at_end_of_log, self._producers.first_ended
         firsts = [] if states is None else [each.first_offset for each in states.open_transactions()]
         opened = min(firsts, default=end_offset)
-        for first in {opened if ended is None else min(opened, ended), opened}:
+        lowest = opened if ended is None else min(opened, ended)
+        for first in {lowest, opened}:
             offset = max(first, start_offset)
-            if first > end_offset and not self._rules.takes_open_beyond_end:
-                # Log.convertToOffsetMetadataOrThrow: OffsetOutOfRangeException, which no caller catches
+            if first == lowest and first > end_offset and not self._rules.takes_open_beyond_end:
+                # Log.convertToOffsetMetadataOrThrow: OffsetOutOfRangeException, which no caller catches. The load asks
+                # for the lowest one alone; the others come when the high watermark rises.
                 sentence = f"a transaction is open from offset {first} on, and the log ends before it, at {end_offset}"
                 self._stop(self._live[-1].log_path or self._partition.path, f"{sentence}: the broker stops")
             self._reads_unstable = self._reads_unstable or offset < end_offset
