@@ -1,4 +1,4 @@
-"""A damaged replica of a real cluster, whose other replicas are in sync, is cut and fetches the rest: nothing is lost."""
+"""A damaged replica of a real cluster whose other replicas are in sync is cut, and fetches the rest: none is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 
 def test_it_fetches_from_the_leader_what_it_has_lost(libs: Path, tmp_path: Path) -> None:
-    """The metadata log on its own disk shows that two others are in sync, so nothing is asked and nothing is excised."""
+    """The metadata log on its own disk shows that two others are in sync: nothing is asked, and nothing is excised."""
     with cluster_of_three(libs, tmp_path) as nodes:
         for node in nodes:
             node.start()
