@@ -150,9 +150,9 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--jobs 1 --to-offset 5 --apply {kafka}/customers-0"),
     ),
     "preflight": (
-        Case("--jobs 1 --now {now} {kafka}"),
-        Case("--jobs 1 --now {now} --details {kafka}"),
-        Case("--compat --jobs 1 --now {now} {kafka}"),
+        Case("--jobs 1 --now {now} {kafka}", 4),
+        Case("--jobs 1 --now {now} --details {kafka}", 4),
+        Case("--compat --jobs 1 --now {now} {kafka}", 4),
     ),
     "impact": (
         Case("{kafka}", 4),
