@@ -1,7 +1,7 @@
 """The log directory of a live broker: its partitions, opened when they are used, and what it writes at start and stop.
 
-It starts as a broker does (`LogManager.loadLogs`): after an unclean stop, `truncate --as-broker` and `reindex` recover
-the logs first. The first act after that is to delete the clean shutdown file, the last one to write it again.
+It starts as a broker does (`LogManager.loadLogs`): after an unclean stop, `recover --as-broker` recovers the
+logs first. The first act after that is to delete the clean shutdown file, the last one to write it again.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.structs import asdict, replace
+from kafkalog_core.text import count_of
 from kafkalog_core.topics.metadata_records import METADATA_VERSION
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -185,27 +186,26 @@ class LiveDisks:
         if os.path.lexists(f"{self.path}/{_MARK}"):
             return
         # By a broker's defaults: the settings of its topics do not matter for what a recovery cuts.
-        rules = {"kafka": asdict(SettingsRequest(kafka=str(LATEST), assume_defaults=True))}
-        truncation = {"to_offset": None, "at_damage": False, "as_broker": True}
-        for command, options in (("truncate", rules | truncation), ("reindex", rules)):
-            target = target_dir([self.path])
-            partitions = tuple(each for each in target.partitions if not self._directories.is_link(each))
-            # Changes follow no link below the directory that was named.
-            target = replace(target, partitions=partitions)
-            if not target.partitions:
-                continue
-            request = PlanRequest(target=target, options=options, now_ms=self._clock_ms())
-            draft = plan_to_apply(
-                command, request, self._disk, undo_to=None, now_ms=self._clock_ms(), progress=NO_PROGRESS
-            )
-            if not draft.plan.changes:
-                draft.discard()
-                continue
-            apply_plan(draft, self._disk, now_ms=self._clock_ms())
-            self.notes.append(
-                f"the last stop was not a clean one: kafkalog {command} recovered {len(draft.plan.changes)} files; "
-                f"kafkalog undo {self.path} shows what it changed"
-            )
+        options = {"kafka": asdict(SettingsRequest(kafka=str(LATEST), assume_defaults=True)), "as_broker": True}
+        target = target_dir([self.path])
+        # Changes follow no link below the directory that was named.
+        target = replace(
+            target, partitions=tuple(each for each in target.partitions if not self._directories.is_link(each))
+        )
+        if not target.partitions:
+            return
+        request = PlanRequest(target=target, options=options, now_ms=self._clock_ms())
+        draft = plan_to_apply(
+            "recover", request, self._disk, undo_to=None, now_ms=self._clock_ms(), progress=NO_PROGRESS
+        )
+        if not draft.plan.changes:
+            draft.discard()
+            return
+        apply_plan(draft, self._disk, now_ms=self._clock_ms())
+        self.notes.append(
+            f"the last stop was not a clean one: kafkalog recover changed {count_of(len(draft.plan.changes), 'file')}; "
+            f"kafkalog undo {self.path} shows what it changed"
+        )
 
     def _open(self) -> None:
         """Read what there is, and begin."""
