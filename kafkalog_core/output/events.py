@@ -67,10 +67,10 @@ EVENTS: Final[Mapping[str, EventType]] = MappingProxyType(
         "connection.refused": EventType("warning", "one connection too many", ("peer_host", "listener", "detail")),
         "connection.closed": EventType(
             "warning",
-            "kafkalog closed a connection: a request that it does not serve, a frame that is none, an error",
+            "kafkalog closed a connection: a request that it does not serve, an invalid frame, an error",
             (*_PEER, "reason", "detail", "error"),
         ),
-        "serve.dropped": EventType("warning", "nobody read stderr, and lines were left out", ("lines",)),
+        "serve.dropped": EventType("warning", "stderr was not read, and lines were left out", ("lines",)),
         "serve.failed": EventType("error", "something failed that belongs to no connection", ("detail", "error")),
     }
 )
