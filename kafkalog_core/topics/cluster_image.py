@@ -12,7 +12,8 @@ Ids of topics, directories and processes are text as `Uuid.toString` has it: bas
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field as hidden
+from dataclasses import dataclass
+from dataclasses import field as hidden
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkalog_core.format.control import KRaftVersion, KRaftVoters, LeaderChange
@@ -46,7 +47,7 @@ NO_LEADER: Final = -1
 _KRAFT_VERSION: Final = "kraft.version"
 
 QuotaEntity: TypeAlias = "tuple[tuple[str, str | None], ...]"
-"""Who a quota is for: pairs of a type (`user`, `client-id`, `ip`) and a name, by type; None: the default of that type."""
+"""Who a quota is for: pairs of a type (`user`, `client-id`, `ip`) and a name, by type; None: the type's default."""
 
 
 class Listener(Struct, frozen=True):
@@ -293,7 +294,7 @@ class Transactions:
 _ID_TEXTS: Final[dict[bytes, str]] = {}
 _TUPLES: Final[dict[tuple[int, ...], tuple[int, ...]]] = {}
 _KEPT: Final = 1 << 16
-"""Ids of topics and directories, and lists of replicas, repeat in most records: one object stands for all of them."""
+"""Ids of topics and directories, and lists of replicas, repeat in most records: one object is used for all of them."""
 
 
 def _id(value: bytes) -> str:
