@@ -509,10 +509,11 @@ def _clear_elr(image: ClusterImage, fields: dict[str, Any]) -> str:
 def _config(image: ClusterImage, fields: dict[str, Any]) -> str:
     resource = fields["resource_type"], fields["resource_name"]
     given = image.configs.setdefault(resource, {})
-    given.pop(fields["name"], None)
     if fields["value"] is not None:
         given[fields["name"]] = fields["value"]
-    elif not given:
+    else:
+        given.pop(fields["name"], None)
+    if not given:
         del image.configs[resource]
     return ""
 
@@ -521,9 +522,10 @@ def _feature_level(image: ClusterImage, fields: dict[str, Any]) -> str:
     name = fields["name"]
     if name == _KRAFT_VERSION:  # FeaturesDelta.replay ignores it: a control record has it
         return ""
-    image.features.pop(name, None)
     if fields["feature_level"] or name == METADATA_VERSION:
         image.features[name] = fields["feature_level"]
+    else:
+        image.features.pop(name, None)
     return ""
 
 
@@ -531,10 +533,11 @@ def _quota(image: ClusterImage, fields: dict[str, Any]) -> str:
     pairs = [(each["entity_type"], each["entity_name"]) for each in fields["entity"]]
     entity = tuple(sorted(pairs, key=lambda pair: (pair[0], pair[1] is not None, pair[1] or "")))
     given = image.quotas.setdefault(entity, {})
-    given.pop(fields["key"], None)
     if not fields["remove"]:
         given[fields["key"]] = fields["value"]
-    elif not given:
+    else:
+        given.pop(fields["key"], None)
+    if not given:
         del image.quotas[entity]
     return ""
 
