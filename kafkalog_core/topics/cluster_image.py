@@ -456,17 +456,6 @@ def _partition(image: ClusterImage, fields: dict[str, Any]) -> str:
     return ""
 
 
-_CHANGED: Final = {
-    "isr": "isr",
-    "replicas": "replicas",
-    "removing_replicas": "removing",
-    "adding_replicas": "adding",
-    "eligible_leader_replicas": "elr",
-    "last_known_elr": "last_known_elr",
-}
-"""Fields of a PartitionChangeRecord, and the attributes that they replace; null keeps them."""
-
-
 def _change_partition(image: ClusterImage, fields: dict[str, Any]) -> str:
     """`PartitionRegistration.merge`."""
     topic_id, number = _id(fields["topic_id"]), fields["partition_id"]
@@ -477,9 +466,19 @@ def _change_partition(image: ClusterImage, fields: dict[str, Any]) -> str:
     if partition is None:
         what = "PartitionChangeRecord"
         return f"{what} is about partition {number} of {topic.name}, which no record before it creates"
-    for key, name in _CHANGED.items():
-        if fields[key] is not None:
-            setattr(partition, name, _nodes(fields[key]))
+    # None keeps what there is. Most records change the ISR and the leader alone.
+    if fields["isr"] is not None:
+        partition.isr = _nodes(fields["isr"])
+    if fields["replicas"] is not None:
+        partition.replicas = _nodes(fields["replicas"])
+    if fields["removing_replicas"] is not None:
+        partition.removing = _nodes(fields["removing_replicas"])
+    if fields["adding_replicas"] is not None:
+        partition.adding = _nodes(fields["adding_replicas"])
+    if fields["eligible_leader_replicas"] is not None:
+        partition.elr = _nodes(fields["eligible_leader_replicas"])
+    if fields["last_known_elr"] is not None:
+        partition.last_known_elr = _nodes(fields["last_known_elr"])
     if fields["directories"] is not None:
         partition.directories = _ids(fields["directories"])
     if fields["leader"] != SAME_LEADER:  # the same leader again is an election too
