@@ -456,6 +456,19 @@ def _partition(image: ClusterImage, fields: dict[str, Any]) -> str:
     return ""
 
 
+def _change_further(partition: PartitionState, fields: dict[str, Any]) -> None:
+    if fields["removing_replicas"] is not None:
+        partition.removing = _nodes(fields["removing_replicas"])
+    if fields["adding_replicas"] is not None:
+        partition.adding = _nodes(fields["adding_replicas"])
+    if fields["eligible_leader_replicas"] is not None:
+        partition.elr = _nodes(fields["eligible_leader_replicas"])
+    if fields["last_known_elr"] is not None:
+        partition.last_known_elr = _nodes(fields["last_known_elr"])
+    if fields["directories"] is not None:
+        partition.directories = _ids(fields["directories"])
+
+
 def _change_partition(image: ClusterImage, fields: dict[str, Any]) -> str:
     """`PartitionRegistration.merge`."""
     topic_id, number = _id(fields["topic_id"]), fields["partition_id"]
@@ -471,16 +484,7 @@ def _change_partition(image: ClusterImage, fields: dict[str, Any]) -> str:
         partition.isr = _nodes(fields["isr"])
     if fields["replicas"] is not None:
         partition.replicas = _nodes(fields["replicas"])
-    if fields["removing_replicas"] is not None:
-        partition.removing = _nodes(fields["removing_replicas"])
-    if fields["adding_replicas"] is not None:
-        partition.adding = _nodes(fields["adding_replicas"])
-    if fields["eligible_leader_replicas"] is not None:
-        partition.elr = _nodes(fields["eligible_leader_replicas"])
-    if fields["last_known_elr"] is not None:
-        partition.last_known_elr = _nodes(fields["last_known_elr"])
-    if fields["directories"] is not None:
-        partition.directories = _ids(fields["directories"])
+    _change_further(partition, fields)
     if fields["leader"] != SAME_LEADER:  # the same leader again is an election too
         partition.leader = fields["leader"]
         partition.leader_epoch += 1

@@ -13,8 +13,9 @@ from kafkalog_core.format.textfile import parse_uuid, uuid_text
 from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.livebroker.cluster.acls import AclBinding, Acls
 from kafkalog_core.livebroker.cluster.client_quotas import ClientQuotas, entity_of
-from kafkalog_core.serve.security.users import SCRAM_NUMBERS, Credential, Users
+from kafkalog_core.serve.security.users import Credential, Users
 from kafkalog_core.topics.cluster_image import ClusterImage
+from kafkalog_core.topics.cluster_names import SCRAM_MECHANISMS
 from kafkalog_core.topics.metadata_records import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -243,12 +244,12 @@ class ClusterLog:
             case "UserScramCredentialRecord":
                 self._add_user(self.image.users[fields["name"], fields["mechanism"]])
             case "RemoveUserScramCredentialRecord":
-                mechanism = SCRAM_NUMBERS.get(fields["mechanism"])
+                mechanism = SCRAM_MECHANISMS.get(fields["mechanism"])
                 if mechanism is not None:
                     self.users.remove(mechanism, fields["name"])
 
     def _add_user(self, user: ScramCredential) -> None:
-        mechanism = SCRAM_NUMBERS.get(user.mechanism)
+        mechanism = SCRAM_MECHANISMS.get(user.mechanism)
         if mechanism is not None:
             credential = Credential(user.salt, user.stored_key, user.server_key, user.iterations)
             self.users.add(mechanism, user.user, credential)
