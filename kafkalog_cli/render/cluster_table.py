@@ -310,7 +310,7 @@ def _verdict(found: ClusterFound) -> tuple[str, str]:
 def _first_known(found: ClusterFound) -> str:
     """Return why nothing is known of a moment: it is before all that the log still has."""
     for each in found.findings:
-        return f": {each['message']}"
+        return f": {str(each['message']).rstrip('.')}"
     return ""
 
 
