@@ -44,7 +44,7 @@ def _addresses(row: Mapping[str, object]) -> str:
 
 def _state(row: Mapping[str, object]) -> str:
     if row["is_fenced"]:
-        return "fenced after a controlled shutdown" if row["in_controlled_shutdown"] else "FENCED"
+        return "fenced, shut down" if row["in_controlled_shutdown"] else "FENCED"
     return "stopping" if row["in_controlled_shutdown"] else "unfenced"
 
 
