@@ -18,7 +18,7 @@ import click
 from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.summary_line import summary_sentence
 from kafkalog_core.findings import Finding
-from kafkalog_core.output import tables
+from kafkalog_core.output import clusters, tables
 from kafkalog_core.output.chunk import csv_columns, json_line
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import csv_line
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog_cli.render.columns import Transactions
+    from kafkalog_core.ops.cluster.request import ClusterFound
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.dump.parallel import ChunkWriter
     from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from kafkalog_core.output.tables import Table
 
 __all__ = [
+    "CLUSTERS",
     "COMPACTIONS",
     "COMPATS",
     "EXPORTS",
@@ -368,6 +370,25 @@ GROUPS: Final[ResultKind[GroupBasis | GroupResult]] = ResultKind(
     tables=(tables.GROUP, tables.GROUP_MEMBER, tables.GROUP_OFFSET, tables.FINDING),
     rows_of=f"{_OPS}.groups.request:rows_of",
     for_people={"table": f"{_RENDER}.group_table:GroupTable"},
+)
+CLUSTERS: Final[ResultKind[ClusterFound]] = ResultKind(
+    tables=(
+        clusters.CLUSTER,
+        clusters.CLUSTER_FEATURE,
+        clusters.CLUSTER_BROKER,
+        clusters.CLUSTER_CONTROLLER,
+        clusters.CLUSTER_TOPIC,
+        clusters.CLUSTER_PARTITION,
+        clusters.CLUSTER_CONFIG,
+        clusters.CLUSTER_ACL,
+        clusters.CLUSTER_QUOTA,
+        clusters.CLUSTER_USER,
+        clusters.CLUSTER_TOKEN,
+        clusters.CLUSTER_DIRECTORY,
+        tables.FINDING,
+    ),
+    rows_of=f"{_OPS}.cluster.request:ClusterFound.chunks",
+    for_people={"table": f"{_RENDER}.cluster_table:ClusterTable"},
 )
 EXPORTS: Final[ResultKind[Chunk]] = ResultKind(
     tables=(tables.EXPORT, tables.FINDING), for_people={"table": f"{_RENDER}.job_tables:ExportTable"}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from kafkalog_core.output.clusters import CLUSTER_TABLES
 from kafkalog_core.output.consumers import (
     GROUP,
     GROUP_EVENT,
@@ -569,6 +570,7 @@ TABLES: Final = {
         GROUP_EVENT,
         EVENT,
         WHICH_PARTITION,
+        *CLUSTER_TABLES,
         IMPACT,
         PREFLIGHT,
         START_EVENT,
