@@ -14,6 +14,7 @@ from kafkalog_cli.render.cells import NONE, human_bytes, number, plain, safe_tex
 from kafkalog_cli.render.grid import (
     TableColumn,
     count_column,
+    number_column,
     sentence_column,
     size_column,
     table_lines,
@@ -96,6 +97,32 @@ _DETAILS: Final = {
         word_column("new", "new"),
         sentence_column("why", "problem"),
     ),
+    tables.QUORUM_DISK.name: (
+        number_column("node", "node_id"),
+        word_column("role", "role"),
+        TableColumn("longest", lambda row: "longest" if row.get("is_longest") else ""),
+        number_column("epoch", "last_epoch"),
+        number_column("end offset", "end_offset"),
+        number_column("only here", "only_here"),
+        number_column("snapshot", "snapshot_offset", 1),
+        word_column("voters", "voters", 1),
+        TableColumn("metadata log", lambda row: safe_text(str(row["path"]))),
+        sentence_column("problem", "problem"),
+    ),
+    tables.QUORUM_DIFFERENCE.name: (
+        word_column("change", "change"),
+        word_column("kind", "kind"),
+        TableColumn("name", lambda row: safe_text(str(row["name"]))),
+        sentence_column("detail", "detail"),
+        TableColumn("if this log decides", lambda row: safe_text(str(row["path"])), rank=1),
+    ),
+    tables.QUORUM_PARTITION.name: (
+        TableColumn("partition", lambda row: safe_text(f"{row['topic']}-{row['partition']}")),
+        word_column("replicas", "replicas"),
+        word_column("ISR", "in_sync"),
+        word_column("remaining", "remaining"),
+        word_column("outcome", "outcome"),
+    ),
 }
 
 
@@ -152,7 +179,7 @@ class PlanTable(SummaryTable[PlanRows]):
             if sheet.verdict is not None:
                 below.append(f"{verdict[:1].upper()}{verdict[1:]}.")
                 verdict = f"{command}: {sheet.verdict}"
-            below += [f"{sheet.note}."] if sheet.note else []
+            below += [f"{sentence}." for sentence in _split(sheet.note)]
             below += [_undoing(plan)] if state in {"planned", "applied"} else []
             commands += [str(plan["undo"])] if plan.get("undo") else []
         lines = () if command in _UNDOING else tuple(_lines_of(sheet))
@@ -371,7 +398,7 @@ _FILES: Final = {
 
 def _named(row: Row, sheet: PlanRows) -> Row:
     """Return the row with the name of its file below the root."""
-    return row | {"shown": str(row["file"]).removeprefix(f"{sheet.plan['root']}/")}
+    return row | {"shown": str(row.get("file")).removeprefix(f"{sheet.plan['root']}/")}
 
 
 def _split(text: object) -> list[str]:

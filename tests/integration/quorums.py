@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import os
 import time
 import uuid
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ from tests.integration.broker import Broker, free_ports
 from tests.support.live import QUIET
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -40,10 +43,9 @@ class Places:
         self.controllers = {number: f"127.0.0.1:{free_ports()[0]}" for number in numbers}
         self.directory_ids = {number: _uuid_text() for number in numbers}
 
-    @property
-    def voters(self) -> str:
-        """As `controller.quorum.voters` has them."""
-        return ",".join(f"{number}@{address}" for number, address in self.controllers.items())
+    def move(self) -> None:
+        """Give all controllers other addresses."""
+        self.controllers = {number: f"127.0.0.1:{free_ports()[0]}" for number in self.controllers}
 
     @property
     def initial(self) -> str:
@@ -97,12 +99,20 @@ class QuorumNode(Broker):
         }
         del settings["controller.quorum.bootstrap.servers"]
         settings |= self.quorum_setting()
+        if not self.is_controller:
+            settings["process.roles"] = "broker"
+        return settings | self.listener_setting()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def listener_setting(self) -> dict[str, str]:
+        """The setting with its own addresses."""
         listeners = f"PLAINTEXT://{self.bootstrap}"
         if self.is_controller:
             listeners += f",CONTROLLER://{self.places.controllers[self.number]}"
-        else:
-            settings["process.roles"] = "broker"
-        return settings | {"listeners": listeners}
+        return {"listeners": listeners}
 
     def quorum_setting(self, numbers: Sequence[int] | None = None) -> dict[str, str]:
         """The setting by which it finds the controllers, all of them or some."""
@@ -132,6 +142,12 @@ def cluster(
     finally:
         for node in nodes.values():
             node.close()
+
+
+def leader_of(nodes: Mapping[int, QuorumNode]) -> int:
+    """The node that leads the quorum, as the nodes have written down."""
+    states = [json.loads((node.metadata_dir / "quorum-state").read_text()) for node in nodes.values()]
+    return int(max(states, key=lambda state: state["leaderEpoch"])["leaderId"])
 
 
 def start_all(nodes: Mapping[int, QuorumNode]) -> None:

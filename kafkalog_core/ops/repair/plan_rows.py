@@ -115,7 +115,9 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         "root": root,
         "state": state,
         "message": "; ".join(
-            text for text in (report.verdict, report.note, _message(plan, state, journal)) if text is not None
+            text
+            for text in (report.verdict, *(report.note or "").split("\n"), _message(plan, state, journal))
+            if text
         ),
         "changes": len(plan.changes),
         "needed_bytes": sum(space.needed_bytes for space in plan.spaces) if plan.changes else None,
