@@ -10,7 +10,7 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -171,33 +171,56 @@ def admin_of(node: Broker) -> AdminClient:
     return AdminClient({"bootstrap.servers": node.bootstrap, **QUIET})
 
 
-def fill(node: Broker, topics: Sequence[str] = ("a", "b", "c", "d", "e")) -> None:
+def fill(node: Broker, topics: Sequence[str] = ("a", "b", "c", "d", "e"), replicas: int = 3) -> None:
     """Topics with settings, and an ACL for each."""
-    admin = admin_of(node)
     made = [
-        NewTopic(name, num_partitions=3, replication_factor=3, config={"retention.ms": str(1000000 + number)})
+        NewTopic(name, num_partitions=3, replication_factor=replicas, config={"retention.ms": str(1000000 + number)})
         for number, name in enumerate(topics)
     ]
-    for future in admin.create_topics(made, operation_timeout=SECONDS).values():
-        future.result(SECONDS)
+    make(node, made)
     bindings = [
         AclBinding(
-            ResourceType.TOPIC, name, ResourcePatternType.LITERAL, f"User:{name}", "*", AclOperation.READ,
-            AclPermissionType.ALLOW,
+            *(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, f"User:{name}", "*"),
+            *(AclOperation.READ, AclPermissionType.ALLOW),
         )
         for name in topics
     ]
+    admin = admin_of(node)
     for future in admin.create_acls(bindings).values():
         future.result(SECONDS)
+    wait_for(lambda: set(topics) <= {text.split()[0] for text in _acls(admin)}, "the broker does not have the ACLs")
+
+
+def _acls(admin: AdminClient) -> list[str]:
+    wanted = AclBindingFilter(
+        *(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    )
+    return sorted(f"{acl.name} {acl.principal} {acl.operation}" for acl in admin.describe_acls(wanted).result(SECONDS))
+
+
+def make(node: Broker, topics: Sequence[NewTopic]) -> None:
+    """Make topics, once the client has found a controller that is alive."""
+    deadline = time.monotonic() + SECONDS
+    left = list(topics)
+    while left:
+        admin = admin_of(node)
+        for name, future in admin.create_topics(left, operation_timeout=20, request_timeout=20).items():
+            try:
+                future.result(SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    assert time.monotonic() < deadline, error
+                    time.sleep(0.5)
+                    continue
+            left = [each for each in left if each.topic != name]
 
 
 def described(node: Broker) -> dict[str, object]:
     """The topics with their partitions' replicas and settings, and the ACLs, as an administrator reads them."""
-    admin = admin_of(node)
     deadline = time.monotonic() + SECONDS
     while True:
         try:
-            return _described(admin)
+            return _described(admin_of(node))  # each time a new one, which asks where the controller is
         except KafkaException:
             if time.monotonic() > deadline:
                 raise
@@ -215,17 +238,13 @@ def _described(admin: AdminClient) -> dict[str, object]:
         }
         for resource, future in (admin.describe_configs(resources) if resources else {}).items()
     }
-    wanted = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    acls = admin.describe_acls(wanted).result(SECONDS)
     return {
         "topics": {
             name: {number: sorted(part.replicas) for number, part in topic.partitions.items()}
             for name, topic in topics.items()
         },
         "configs": configs,
-        "acls": sorted(f"{acl.name} {acl.principal} {acl.operation}" for acl in acls),
+        "acls": _acls(admin),
     }
 
 

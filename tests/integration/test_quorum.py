@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from tests.integration import quorums
-from tests.integration.quorums import admin_of, cluster, described, fill, leaders, start_all, wait_for
+from tests.integration.quorums import admin_of, cluster, described, fill, leaders, make, start_all, wait_for
 from tests.integration.repairing import run
 from tests.support import jars
 
@@ -131,8 +131,7 @@ def test_brokers_that_have_more_than_the_survivor(tmp_path: Path) -> None:
         survivor, stopped, running = nodes[1], nodes[4], nodes[5]
         survivor.kill()
         time.sleep(1)
-        made = admin_of(nodes[2]).create_topics([NewTopic("late", replica_assignment=[[4]])], operation_timeout=20)
-        made["late"].result(30)
+        make(nodes[2], [NewTopic("late", num_partitions=1, replica_assignment=[[4]])])
         time.sleep(2)
         _kill(nodes[2], nodes[3], stopped)
         done = _rescue(survivor.log_dir, stopped.log_dir, "force-standalone", "--apply")
@@ -177,9 +176,9 @@ def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path)
         leader, others = nodes[number], [node for node in nodes.values() if node.number != number]
         for node in others:
             node.signal(signal.SIGSTOP)
-        admin_of(leader).create_topics(
-            [NewTopic("uncommitted", replica_assignment=[[number]])], operation_timeout=1, request_timeout=2
-        )
+        admin = admin_of(leader)
+        topic = NewTopic("uncommitted", num_partitions=1, replica_assignment=[[number]])
+        admin.create_topics([topic], operation_timeout=1, request_timeout=20)
         wait_for(lambda: b"uncommitted" in b"".join(_batches(leader).values()), "the leader did not append the topic")
         _kill(*nodes.values())
         other, gone = others
@@ -193,9 +192,11 @@ def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path)
         _rescue(other.log_dir, leader.log_dir, "force-standalone", "--apply")
         _start_alone(leader)
         after = _own(described(leader))
-        topics = after["topics"]
+        topics, configs = after["topics"], after["configs"]
         assert isinstance(topics, dict)
+        assert isinstance(configs, dict)
         assert topics.pop("uncommitted") == {0: [number]}
+        assert configs.pop("uncommitted") == {}
         assert after == before
         shutil.rmtree(other.metadata_dir)
         other.configure(other.quorum_setting([number]))
@@ -213,9 +214,9 @@ def test_a_snapshot_that_is_newer_than_the_log(tmp_path: Path) -> None:
         fill(nodes[1], ("a",))
         survivor = nodes[1]
         survivor.kill()
-        fill(nodes[2], ("b", "c"))
-        wait_for(lambda: _newest(nodes[2]) > _newest(survivor), "no snapshot")
-        time.sleep(2)
+        fill(nodes[2], ("b", "c"), replicas=2)
+        filled = _newest(nodes[2])
+        wait_for(lambda: _newest(nodes[2]) > filled, "no snapshot")  # which has all of that
         before = _own(described(nodes[2]))
         _kill(nodes[2], nodes[3])
         end = max(_batches(survivor))
@@ -241,7 +242,9 @@ def test_the_end_is_cut_on_every_disk(tmp_path: Path) -> None:
         time.sleep(2)
         before = _own(described(nodes[1]))
         end = max(_batches(nodes[1]))
-        admin_of(nodes[1]).delete_topics(["a", "b"], operation_timeout=20)["a"].result(30)
+        admin = admin_of(nodes[1])
+        for future in admin.delete_topics(["a", "b"], operation_timeout=20).values():
+            future.result(30)
         time.sleep(2)
         _kill(*nodes.values())
         disks = [node.log_dir for node in nodes.values()]
