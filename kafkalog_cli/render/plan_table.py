@@ -109,12 +109,13 @@ _DETAILS: Final = {
         TableColumn("metadata log", lambda row: safe_text(str(row["path"]))),
         sentence_column("problem", "problem"),
     ),
-    tables.QUORUM_DIFFERENCE.name: (
+    tables.CLUSTER_DIFFERENCE.name: (
         word_column("change", "change"),
         word_column("kind", "kind"),
-        TableColumn("name", lambda row: safe_text(str(row["name"]))),
-        sentence_column("detail", "detail"),
-        TableColumn("if this log decides", lambda row: safe_text(str(row["path"])), rank=1),
+        TableColumn("what", lambda row: safe_text(str(row["what"]))),
+        word_column("of it", "column"),
+        sentence_column("before", "before"),
+        sentence_column("after", "after"),
     ),
     tables.QUORUM_PARTITION.name: (
         TableColumn("partition", lambda row: safe_text(f"{row['topic']}-{row['partition']}")),

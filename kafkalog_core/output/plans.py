@@ -16,7 +16,6 @@ __all__ = [
     "JOURNAL",
     "LOSS",
     "PLAN",
-    "QUORUM_DIFFERENCE",
     "QUORUM_DISK",
     "QUORUM_PARTITION",
     "RETAINED_SEGMENT",
@@ -168,18 +167,6 @@ QUORUM_DISK: Final = new_table(
     Column("voters", "string", "ids of the voters, by this disk; null: unknown"),
     Column("kraft_version", "int32", "1: the voters are in the log; 0: they are controller.quorum.voters"),
     Column("problem", "string", "what is wrong with the log; null: nothing"),
-)
-QUORUM_DIFFERENCE: Final = new_table(
-    "quorum_difference",
-    Column("path", "string", "directory of the metadata log that decides"),
-    Column(
-        "kind",
-        "string",
-        "topic, config, acl, quota, user, token, feature, broker, voters, producer_ids or leader_epoch",
-    ),
-    Column("name", "string", "of the topic, the setting, ..."),
-    Column("change", "string", "lost, added or changed, compared with the log that has most or with the log before a cut"),
-    Column("detail", "string", "how it changes; null: it is there or not, or the value of a setting"),
 )
 QUORUM_PARTITION: Final = new_table(
     "quorum_partition",

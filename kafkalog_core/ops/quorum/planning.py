@@ -10,7 +10,6 @@ Each of them begins an epoch that no node knows yet (`quorum.EPOCHS_BEYOND`).
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.command_lines import shell_path
@@ -18,6 +17,7 @@ from kafkalog_core.errors import RefusedError
 from kafkalog_core.format.control import Endpoint, KRaftVoter
 from kafkalog_core.kafka.sim.metadata_log import Until, live_snapshots, read_image
 from kafkalog_core.ops.quorum.elections import election_sentences, elections_to_come
+from kafkalog_core.ops.quorum.losses import loss_rows, loss_sentences
 from kafkalog_core.ops.quorum.quorum import EPOCHS_BEYOND, read_quorum, voters_text
 from kafkalog_core.ops.quorum.rescue import stage_election, stage_quorum_state, stage_whole_end, with_addresses
 from kafkalog_core.ops.repair.loss import measure_loss
@@ -25,10 +25,9 @@ from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.truncate.truncate import plan_truncate
 from kafkalog_core.ops.truncate.truncation import Truncation, truncate_at_offset
 from kafkalog_core.output.chunk import RowChunk
-from kafkalog_core.output.tables import QUORUM_DIFFERENCE, QUORUM_DISK, QUORUM_PARTITION
+from kafkalog_core.output.tables import CLUSTER_DIFFERENCE, QUORUM_DISK, QUORUM_PARTITION
 from kafkalog_core.structs import replace
-from kafkalog_core.text import count_of, first_of
-from kafkalog_core.topics.image_difference import image_differences
+from kafkalog_core.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
-    from kafkalog_core.topics.image_difference import ImageDifference
 
 __all__ = ["ACTIONS", "plan_quorum", "targets_of"]
 
@@ -90,14 +88,16 @@ class _Planner:
     # --- the actions --------------------------------------------------------------------------------------------------
     def _survivors(self) -> PlanReport:
         quorum, disk = self._quorum, self._disk
-        choices = [each for each in (quorum.members or quorum.disks) if each is not quorum.furthest]
-        differences = chain.from_iterable(_difference_rows(each.path, quorum.differences(each)) for each in choices)
-        sentences = [*self._committed(), *self._further(), self._forms()]
+        sentences = [*self._committed(), *self._further()]
+        for each in quorum.members or quorum.disks:
+            if each is not disk and each is not quorum.furthest:
+                sentences += [f"If {_name(each)} decides: {text}" for text in self._lost_with(each)]
+        sentences += [*self._lost_with(disk), self._forms()]
         return self._report(
             f"{_name(disk)} has the longest metadata log{self._of_named()}: it ends at offset {disk.end.offset} in epoch "
             f"{disk.end.epoch}",
             sentences,
-            [*differences],
+            self._lost_rows(disk),
         )
 
     def _standalone(self) -> PlanReport:
@@ -119,12 +119,11 @@ class _Planner:
             _AHEAD,
             _UNDO,
         ]
-        rows = _difference_rows(disk.path, quorum.differences(disk))
         verdict = (
             f"{_name(disk)} becomes the only voter{self._of_named()}, and leads from its next start on what its metadata "
             f"log has up to offset {disk.end.offset}"
         )
-        found = self._report(verdict, sentences, [*rows], elections)
+        found = self._report(verdict, sentences, self._lost_rows(disk), elections)
         return replace(found, losses=tuple(self._losses()))
 
     def _change_address(self) -> PlanReport:
@@ -152,8 +151,7 @@ class _Planner:
             f"A majority of {quorum.majority} of the {voters_text(quorum.voters)} has to start",
             _UNDO,
         ]
-        rows = _difference_rows(disk.path, quorum.differences(disk))
-        found = self._report(f"the voters get other addresses: {shown}", sentences, [*rows])
+        found = self._report(f"the voters get other addresses: {shown}", sentences, self._lost_rows(disk))
         return replace(found, losses=tuple(self._losses()))
 
     def _cut(self) -> PlanReport:
@@ -180,10 +178,11 @@ class _Planner:
         options = {"kafka": self._request.options.get("kafka"), "to_offset": at}
         report = plan_truncate(replace(self._request, options=options), self._stage, self._progress)
         stage_quorum_state(disk, self._epoch, self._stage)
-        differences = [*image_differences(disk.reading.image, after.image)]
+        images = disk.reading.image, after.image
+        differences = loss_rows(*images)
         absent = self._quorum.absent
         sentences = [
-            *_named_losses(differences),
+            *loss_sentences(*images, differences),
             *self._committed(),
             *([_not_cut(absent)] if absent else []),
             _AHEAD,
@@ -195,7 +194,7 @@ class _Planner:
         found = self._report(
             f"the metadata log of {_name(disk)} ends at offset {end} instead of {disk.end.offset}{inside}",
             sentences,
-            [*_difference_rows(disk.path, differences)],
+            differences,
         )
         return replace(found, losses=report.losses, release=report.release, needs_release=report.needs_release)
 
@@ -254,7 +253,7 @@ class _Planner:
     ) -> PlanReport:
         tables = (
             (QUORUM_DISK, [*self._quorum.rows()]),
-            (QUORUM_DIFFERENCE, differences),
+            (CLUSTER_DIFFERENCE, differences),
             (QUORUM_PARTITION, elections),
         )
         return PlanReport(
@@ -308,9 +307,17 @@ class _Planner:
                     "it truncates them when it starts"
                 )
 
+    def _lost_rows(self, disk: QuorumDisk) -> list[Row]:
+        """Return what the cluster loses or changes if a disk decides, compared with the disk that has most."""
+        furthest = self._quorum.furthest
+        return [] if disk is furthest else loss_rows(furthest.reading.image, disk.reading.image)
+
+    def _lost_with(self, disk: QuorumDisk) -> Iterator[str]:
+        yield from loss_sentences(self._quorum.furthest.reading.image, disk.reading.image, self._lost_rows(disk))
+
     def _lost_sentences(self) -> Iterator[str]:
         quorum, disk = self._quorum, self._disk
-        yield from _named_losses(quorum.differences(disk))
+        yield from self._lost_with(disk)
         if quorum.absent:
             lost = [voter for voter in quorum.absent if voter != disk.node_id]
             if lost:
@@ -373,19 +380,3 @@ def _nodes(nodes: Sequence[int]) -> str:
 
 def _name(disk: QuorumDisk) -> str:
     return disk.path if disk.node_id is None else f"node {disk.node_id}"
-
-
-def _difference_rows(path: str, differences: Iterable[ImageDifference]) -> Iterator[Row]:
-    for each in differences:
-        yield {"path": path, **each._asdict()}
-
-
-def _named_losses(differences: Sequence[ImageDifference]) -> Iterator[str]:
-    """Yield a sentence that names what is lost, by kind."""
-    by_kind: dict[str, list[str]] = {}
-    for each in differences:
-        if each.change == "lost":
-            by_kind.setdefault(each.kind, []).append(each.name)
-    if by_kind:
-        parts = [f"{count_of(len(names), kind)} ({first_of(names)})" for kind, names in by_kind.items()]
-        yield f"Lost by name: {'; '.join(parts)}"

@@ -16,14 +16,12 @@ from kafkalog_core.ops.truncate.truncate import cuts_of
 from kafkalog_core.ops.truncate.truncation import Truncation, truncate_at_offset
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.text import count_of, first_of
-from kafkalog_core.topics.image_difference import image_differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.kafka.sim.quorum_disk import QuorumDisk
     from kafkalog_core.ops.checkpoint.offsets import EpochRun
-    from kafkalog_core.topics.image_difference import ImageDifference
 
 __all__ = ["EPOCHS_BEYOND", "Quorum", "Row", "read_quorum"]
 
@@ -106,12 +104,6 @@ class Quorum:
         own, longest = (dict(_ends(each)) for each in (disk, self.longest))
         ends = [min(end, longest[epoch]) for epoch, end in own.items() if epoch in longest]
         return max(ends, default=0)
-
-    def differences(self, disk: QuorumDisk) -> tuple[ImageDifference, ...]:
-        """Return what the cluster loses or changes if a disk decides, compared with the disk that has most."""
-        if disk is self.furthest:
-            return ()
-        return tuple(image_differences(self.furthest.reading.image, disk.reading.image))
 
     def truncation(self, disk: QuorumDisk) -> Truncation | None:
         """Return what a node deletes of its log when the longest one leads; None: nothing."""

@@ -59,7 +59,8 @@ def rows(plan: PlanDraft, table: str) -> list[dict[str, object]]:
 
 
 def lost(plan: PlanDraft) -> list[object]:
-    return [row["name"] for row in rows(plan, "quorum_difference") if row["change"] == "lost"]
+    removed = (row for row in rows(plan, "cluster_difference") if row["change"] == "removed")
+    return [row["what"] for row in removed if row["kind"] == "cluster_topic"]
 
 
 # --- who has what -----------------------------------------------------------------------------------------------------
