@@ -40,9 +40,7 @@ _MAX_NODE_ID: Final = 2**31 - 1
 
 
 @click.command(name="quorum", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
-@click.argument(
-    "words", metavar=f"PATH... [{_ACTION_WORDS}]", nargs=-1, required=True, type=click.Path(readable=False)
-)
+@click.argument("words", metavar=f"PATH... [{_ACTION_WORDS}]", nargs=-1, required=True, type=click.Path(readable=False))
 @click.option("--at", metavar="OFFSET", type=click.IntRange(min=1), help="With cut: the first offset that is removed.")
 @click.option(
     "--address",
@@ -64,15 +62,17 @@ def quorum_command(
 
     PATH is a log directory with a metadata log (__cluster_metadata-0), or that directory itself. Name the disks of all
     controllers that are left, and those of brokers too: they have copies of the metadata log. survivors, the default,
-    shows whose log is the longest, by epoch and then by offset, which records may not be committed, and what each choice
-    loses by name: topics, settings, ACLs. force-standalone makes the node with the longest log the only voter.
-    change-address gives voters other addresses. cut removes the end of the metadata log. The plan says which settings to
-    change, which disks must never start again, and which leaders the controller elects afterwards.
+    shows whose log is the longest, by epoch and then by offset, which records may not be committed, and what each
+    choice loses by name: topics, settings, ACLs. force-standalone makes the node with the longest log the only voter.
+    change-address gives voters other addresses. cut removes the end of the metadata log. The plan says which settings
+    to change, which disks must never start again, and which leaders the controller elects afterwards.
     """
     action = words[-1] if len(words) > 1 and words[-1] in ACTIONS else _SURVIVORS
     paths = words[:-1] if action == words[-1] else words
     if (action == _CUT) != (at is not None):
-        raise click.UsageError("cut and --at OFFSET belong together: cut --at 4711 removes offset 4711 and all after it")
+        raise click.UsageError(
+            "cut and --at OFFSET belong together: cut --at 4711 removes offset 4711 and all after it"
+        )
     if action == _ADDRESS and not addresses:
         raise click.UsageError("change-address needs --address ID=HOST:PORT")
     if addresses and action in {_CUT, _SURVIVORS}:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from kafkalog_cli.render.answer import Answer, PartitionLine, answer_lines, assumed_lines, impact_line, rule_lines
 from kafkalog_cli.render.cells import NONE, human_bytes, number, plain, safe_text, span, time_cell
+from kafkalog_cli.render.columns import SHOWN
 from kafkalog_cli.render.grid import (
     TableColumn,
     count_column,
@@ -40,6 +41,7 @@ _STYLES: Final = {
     "applied": "bold green",
     "nothing": "bold",
     "listed": "bold",
+    "shown": "bold",
 }
 _WORDS: Final = {
     "planned": "PLAN",
@@ -47,6 +49,7 @@ _WORDS: Final = {
     "applied": "DONE",
     "nothing": "NOTHING TO DO",
     "listed": "UNDO",
+    "shown": "AS IT IS",
 }
 
 
@@ -109,14 +112,7 @@ _DETAILS: Final = {
         TableColumn("metadata log", lambda row: safe_text(str(row["path"]))),
         sentence_column("problem", "problem"),
     ),
-    tables.CLUSTER_DIFFERENCE.name: (
-        word_column("change", "change"),
-        word_column("kind", "kind"),
-        TableColumn("what", lambda row: safe_text(str(row["what"]))),
-        word_column("of it", "column"),
-        sentence_column("before", "before"),
-        sentence_column("after", "after"),
-    ),
+    tables.CLUSTER_DIFFERENCE.name: SHOWN[tables.CLUSTER_DIFFERENCE.name],
     tables.QUORUM_PARTITION.name: (
         TableColumn("partition", lambda row: safe_text(f"{row['topic']}-{row['partition']}")),
         word_column("replicas", "replicas"),

@@ -62,7 +62,9 @@ PLAN: Final = new_table(
     Column("command", "string", "recover, reindex, truncate, checkpoint, compact, retain, quorum, undo, prune or list"),
     Column("root", "string", "log directory or partition directory of the plan"),
     Column(
-        "state", "string", "planned, refused (cannot be applied as things are), applied, nothing (to be done) or listed"
+        "state",
+        "string",
+        "planned, refused (cannot be applied as things are), applied, nothing (to be done), shown or listed",
     ),
     Column("message", "string", "one sentence: what would be done or has been done, and how to undo it"),
     Column("changes", "int64", "files that are changed"),
@@ -177,8 +179,8 @@ QUORUM_PARTITION: Final = new_table(
     Column(
         "outcome",
         "string",
-        "in-sync: a remaining replica has every committed record; out-of-sync: only an unclean election elects one; "
-        "none: no replica is left",
+        "in-sync: a remaining replica is in the ISR, or is eligible; outdated: so it is by this log, but no longer by "
+        "a later one; out-of-sync: only an unclean election elects one; none: no replica is left",
     ),
 )
 SEEK: Final = new_table(

@@ -116,7 +116,9 @@ class QuorumNode(Broker):
 
     def quorum_setting(self, numbers: Sequence[int] | None = None) -> dict[str, str]:
         """The setting by which it finds the controllers, all of them or some."""
-        wanted = {each: address for each, address in self.places.controllers.items() if numbers is None or each in numbers}
+        wanted = {
+            each: address for each, address in self.places.controllers.items() if numbers is None or each in numbers
+        }
         if self.is_static:
             return {"controller.quorum.voters": ",".join(f"{each}@{address}" for each, address in wanted.items())}
         return {"controller.quorum.bootstrap.servers": ",".join(wanted.values())}
@@ -201,18 +203,20 @@ def _acls(admin: AdminClient) -> list[str]:
 def make(node: Broker, topics: Sequence[NewTopic]) -> None:
     """Make topics, once the client has found a controller that is alive."""
     deadline = time.monotonic() + SECONDS
-    left = list(topics)
+    left = {each.topic: each for each in topics}
     while left:
         admin = admin_of(node)
-        for name, future in admin.create_topics(left, operation_timeout=20, request_timeout=20).items():
-            try:
-                future.result(SECONDS)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    assert time.monotonic() < deadline, error
-                    time.sleep(0.5)
-                    continue
-            left = [each for each in left if each.topic != name]
+        for name, future in admin.create_topics([*left.values()], operation_timeout=20, request_timeout=20).items():
+            error = future.exception(SECONDS)
+            if error is None or _code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
+                del left[name]
+            else:
+                assert time.monotonic() < deadline, error
+                time.sleep(0.5)
+
+
+def _code(error: BaseException) -> int:
+    return error.args[0].code() if isinstance(error, KafkaException) else 0
 
 
 def described(node: Broker) -> dict[str, object]:

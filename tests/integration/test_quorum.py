@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from kafkalog_core.format.control import KRaftVoters
+from kafkalog_core.format.control_writer import encode_quorum_batch
+from kafkalog_core.kafka.sim.quorum_disk import read_quorum_disk
 from tests.integration import quorums
 from tests.integration.quorums import admin_of, cluster, described, fill, leaders, make, start_all, wait_for
 from tests.integration.repairing import run
@@ -64,7 +67,7 @@ def _topics(done: Done, change: str) -> list[object]:
 
 
 def _start_alone(node: QuorumNode) -> None:
-    node.configure(node.quorum_setting([node.number]))
+    node.configure(node.listener_setting() | node.quorum_setting([node.number]))
     node.start()
 
 
@@ -76,8 +79,8 @@ def _own(state: dict[str, object]) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("release", "is_static"), _RELEASES)
-def test_the_only_disk_that_is_left(release: str, is_static: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    """Of three controllers one disk is left: it starts alone, and the cluster is as it was. The undo gives old bytes."""
+def test_the_only_disk_that_is_left(release: str, is_static: bool, tmp_path: Path) -> None:
+    """Of three disks one is left: it starts alone, and the cluster is as it was. The undo gives the old bytes."""
     with cluster(_libs(release), tmp_path, release=release, is_static=is_static) as nodes:
         start_all(nodes)
         fill(nodes[1])
@@ -94,6 +97,8 @@ def test_the_only_disk_that_is_left(release: str, is_static: bool, tmp_path: Pat
         assert _contents(survivor.metadata_dir) == old
         plan = _rescue(survivor.log_dir, "force-standalone", "--apply")
         assert "nodes 2, 3" in str(_plan(plan)["message"]).lower()
+        if not is_static:
+            survivor.places.move()  # a leader writes its own address into the log when it starts
         _start_alone(survivor)
         assert _own(described(survivor)) == before
         outcomes = {
@@ -157,6 +162,33 @@ def test_brokers_that_have_more_than_the_survivor(tmp_path: Path) -> None:
         assert not [place for place in logs[1].items() if logs[0].get(place[0], place[1]) != place[1]]
 
 
+def test_why_the_epoch_is_a_new_one(tmp_path: Path) -> None:
+    """With a batch in the epoch of the last record, a broker that is ahead keeps another record at the same offset."""
+    with cluster(_libs("4.3.1"), tmp_path, brokers=(4,)) as nodes:
+        start_all(nodes)
+        survivor, ahead = nodes[1], nodes[4]
+        wait_for(lambda: len(_batches(survivor)) > 10, "no records")
+        survivor.kill()
+        wait_for(lambda: max(_batches(ahead)) > max(_batches(survivor)) + 4, "the broker is not ahead")
+        _kill(*nodes.values())
+        disk = read_quorum_disk(str(survivor.metadata_dir))
+        own = tuple(voter for voter in disk.reading.image.voters if voter.voter_id == 1)
+        batch = encode_quorum_batch(
+            [KRaftVoters(version=0, voters=own)],
+            base_offset=disk.end.offset,
+            leader_epoch=disk.end.epoch,
+            timestamp_ms=int(time.time() * 1000),
+        )
+        with max(survivor.metadata_dir.glob("*.log")).open("ab") as log:
+            log.write(batch)
+        _start_alone(survivor)
+        ahead.configure(ahead.quorum_setting([1]))
+        ahead.start()
+        assert f"Truncated to offset {disk.end.offset + 1} from Fetch response from leader 1" in ahead.output
+        _kill(survivor, ahead)
+        assert _batches(survivor)[disk.end.offset] == batch != _batches(ahead)[disk.end.offset]
+
+
 def _batches(node: QuorumNode) -> dict[int, bytes]:
     """The batches of a metadata log by their first offsets."""
     found = {}
@@ -170,7 +202,7 @@ def _batches(node: QuorumNode) -> dict[int, bytes]:
 
 
 def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path) -> None:
-    """Of two disks the leader's is the longest: it has a topic that no other has. The other one joins without its log."""
+    """Of two disks the leader's is the longest: it has one topic more. The other node joins without its log."""
     with cluster(_libs("4.3.1"), tmp_path) as nodes:
         start_all(nodes)
         fill(nodes[1])
@@ -202,10 +234,13 @@ def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path)
         assert configs.pop("uncommitted") == {}
         assert after == before
         shutil.rmtree(other.metadata_dir)
+        held = {path.name for path in other.log_dir.glob("[a-e]-?")}
         other.configure(other.quorum_setting([number]))
         other.start()
         expected = set(topics) | {"uncommitted"}
         wait_for(lambda: set(_own(described(other))["topics"]) == expected, "the other node did not join")  # type: ignore[call-overload]
+        assert held
+        assert {path.name for path in other.log_dir.glob("[a-e]-?")} == held
 
 
 def test_a_snapshot_that_is_newer_than_the_log(tmp_path: Path) -> None:

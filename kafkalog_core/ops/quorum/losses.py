@@ -29,7 +29,7 @@ _COUNTED: Final = {
 }
 _PARTITION: Final = "cluster_partition"
 _NAMED_OF_PARTITION: Final = frozenset(("replicas", "leader_epoch"))
-"""Leaders and ISRs change all the time, and a controller elects and fences anew."""
+"""Leaders and ISRs change all the time, and a controller that starts elects and fences again."""
 
 
 def loss_rows(first: ClusterImage, second: ClusterImage) -> list[Row]:
@@ -58,21 +58,23 @@ def loss_sentences(first: ClusterImage, second: ClusterImage, rows: Iterable[Row
     for row in rows:
         if row["change"] == "removed" and row["kind"] in _COUNTED:
             lost.setdefault(_COUNTED[str(row["kind"])], []).append(_name(row, first))
-        back += row["change"] == "changed" and row["column"] == "leader_epoch" and _number(row, "after") < _number(
-            row, "before"
+        back += (
+            row["change"] == "changed"
+            and row["column"] == "leader_epoch"
+            and _number(row, "after") < _number(row, "before")
         )
     if lost:
         parts = [f"{count_of(len(names), noun)} ({first_of(names)})" for noun, names in lost.items()]
         yield f"Lost by name: {'; '.join(parts)}"
     if back:
         yield (
-            f"The leader epochs of {count_of(back, 'partition')} go back below those that their logs may have: let one "
-            "replica of each lead before the others start"
+            f"The leader epochs of {count_of(back, 'partition')} go back, and their logs may have batches of the "
+            "higher ones"
         )
     if second.next_producer_id < first.next_producer_id:
         yield (
-            f"Producer ids from {second.next_producer_id} to {first.next_producer_id - 1} are given out again, although "
-            "producers may use them"
+            f"Producer ids from {second.next_producer_id} to {first.next_producer_id - 1} are given out again, "
+            "although producers may use them"
         )
 
 

@@ -26,6 +26,7 @@ from kafkalog_core.ops.truncate.truncate import plan_truncate
 from kafkalog_core.ops.truncate.truncation import Truncation, truncate_at_offset
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.output.tables import CLUSTER_DIFFERENCE, QUORUM_DISK, QUORUM_PARTITION
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.structs import replace
 from kafkalog_core.text import first_of
 
@@ -54,8 +55,8 @@ def targets_of(quorum: Quorum, action: str) -> tuple[str, ...]:
 def plan_quorum(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """Plan `kafkalog quorum` for one metadata log: stage the changes and return the report.
 
-    Options: `action`, one of `ACTIONS`; `disks`, the directories of all metadata logs that were named; `addresses`, host
-    and port of nodes by their ids; `at`, the offset of a cut; `kafka` (of a SettingsRequest).
+    Options: `action`, one of `ACTIONS`; `disks`, the directories of all metadata logs that were named; `addresses`,
+    host and port of nodes by their ids; `at`, the offset of a cut; `kafka` (of a SettingsRequest).
 
     Raises RefusedError where the action is not possible, StorageError if a disk cannot be read.
     """
@@ -93,12 +94,13 @@ class _Planner:
             if each is not disk and each is not quorum.furthest:
                 sentences += [f"If {_name(each)} decides: {text}" for text in self._lost_with(each)]
         sentences += [*self._lost_with(disk), self._forms()]
-        return self._report(
-            f"{_name(disk)} has the longest metadata log{self._of_named()}: it ends at offset {disk.end.offset} in epoch "
-            f"{disk.end.epoch}",
+        found = self._report(
+            f"{_name(disk)} has the longest metadata log{self._of_named()}: it ends at offset {disk.end.offset} in "
+            f"epoch {disk.end.epoch}",
             sentences,
             self._lost_rows(disk),
         )
+        return replace(found, only_shows=True, next_command=self._next_command())
 
     def _standalone(self) -> PlanReport:
         quorum, disk = self._quorum, self._disk
@@ -108,7 +110,7 @@ class _Planner:
         stage_quorum_state(disk, self._epoch, self._stage, leader_id=self._node_id)
         others = [voter for voter in quorum.voters if voter != self._node_id]
         gone = {voter for voter in quorum.absent if voter != self._node_id and voter in disk.reading.image.brokers}
-        elections = elections_to_come(disk.reading.image, gone)
+        elections = elections_to_come(disk.reading.image, quorum.furthest.reading.image, gone)
         sentences = [
             *self._lost_sentences(),
             *self._committed(),
@@ -120,8 +122,8 @@ class _Planner:
             _UNDO,
         ]
         verdict = (
-            f"{_name(disk)} becomes the only voter{self._of_named()}, and leads from its next start on what its metadata "
-            f"log has up to offset {disk.end.offset}"
+            f"{_name(disk)} becomes the only voter{self._of_named()}, and leads from its next start on what its "
+            f"metadata log has up to offset {disk.end.offset}"
         )
         found = self._report(verdict, sentences, self._lost_rows(disk), elections)
         return replace(found, losses=tuple(self._losses()))
@@ -129,15 +131,14 @@ class _Planner:
     def _change_address(self) -> PlanReport:
         quorum, disk = self._quorum, self._disk
         if not disk.is_dynamic:
-            raise RefusedError(
-                "the voters are not in the log (kraft.version 0): change controller.quorum.voters in the "
-                "server.properties of every node instead; no file on the disks has the addresses",
-                path=disk.path,
-            )
+            reason = "no file has the addresses of the voters: they are not in the log (kraft.version 0)"
+            way = WayOut("change controller.quorum.voters in the server.properties of every node instead")
+            raise _refused(disk, reason, way)
         voters = disk.reading.image.voters
         unknown = sorted(self._addresses.keys() - {voter.voter_id for voter in voters})
         if unknown:
-            raise RefusedError(f"node {unknown[0]} is none of the {voters_text(quorum.voters)}", path=disk.path)
+            reason = f"node {unknown[0]} is none of the {voters_text(quorum.voters)}"
+            raise _refused(disk, reason, WayOut("name voters alone with --address"))
         stage_whole_end(disk, self._stage)
         changed = [with_addresses(voter, self._addresses.get(voter.voter_id)) for voter in voters]
         stage_election(disk, changed, self._epoch, self._request.now_ms, self._stage)
@@ -146,8 +147,7 @@ class _Planner:
         sentences = [
             *self._lost_sentences(),
             *self._further(),
-            "Set listeners, advertised.listeners and controller.quorum.bootstrap.servers of every node to the new "
-            "addresses, and start all voters: the other voters take the addresses from this log",
+            _NEW_SETTINGS,
             f"A majority of {quorum.majority} of the {voters_text(quorum.voters)} has to start",
             _UNDO,
         ]
@@ -159,16 +159,13 @@ class _Planner:
         start = disk.partition.segments[0].base_offset if disk.partition.segments else disk.end.offset
         kept = [file for file in live_snapshots(disk.partition) if (file.name.base_offset or 0) <= at]
         if at >= disk.end.offset:
-            raise RefusedError(f"the log ends at offset {disk.end.offset} already", path=disk.path)
+            raise _refused(disk, f"the log ends at offset {disk.end.offset} already", WayOut("name a lower offset"))
         if at < start or (start and not any((file.name.base_offset or 0) >= start for file in kept)):
-            raise RefusedError(
-                f"the log starts at offset {start}, and no snapshot up to offset {at} begins there or later: what the "
-                "cluster was at that offset is no longer on this disk",
-                path=disk.path,
-            )
+            reason = f"the log starts at offset {start}, and no snapshot up to offset {at} begins there or later"
+            raise _refused(disk, reason, WayOut("name a later offset"), WayOut("cut the disk of another controller"))
         truncation = truncate_at_offset(disk.partition, at, self._progress.advance)
         if not isinstance(truncation, Truncation):
-            raise RefusedError(f"damage hides where offset {at} is", path=disk.path)
+            raise _refused(disk, f"damage hides where offset {at} is", _verify(disk))
         end = truncation.end_offset  # of whole batches: a broker replays all records of a batch or none
         after = read_image(disk.path, until=Until(offset=end - 1), stops_at_damage=True)
         # Snapshots first: one that is ahead of the log would replace the log at a start in between.
@@ -206,28 +203,21 @@ class _Planner:
     def _check(self) -> None:
         disk = self._disk
         if disk.node_id is None:
-            raise RefusedError(
-                f"meta.properties of {disk.log_dir} has no node.id, so that no node can be made a voter; kafkalog "
-                "checkpoint restores it",
-                path=disk.path,
-            )
+            reason = f"meta.properties of {disk.log_dir} has no node.id, so that no node can be made a voter"
+            raise _refused(disk, reason, _checkpoint(disk))
         if disk.problem is not None:
-            raise RefusedError(
-                f"the longest metadata log is damaged or does not load: {disk.problem}. kafkalog verify "
-                f"{shell_path(disk.path)} shows all of it",
-                path=disk.path,
-            )
+            others = [shell_path(each.log_dir) for each in self._quorum.members if each is not disk]
+            other = WayOut("go on with the others", f"kafkalog quorum {' '.join(others)} {self._action}")
+            reason = f"the longest metadata log is damaged, or does not load: {disk.problem}"
+            raise _refused(disk, reason, _verify(disk), *([other] if others and self._action == STANDALONE else []))
 
     def _own_voter(self) -> KRaftVoter:
         """Return the node as a voter, with its directory as it is."""
         disk, image = self._disk, self._disk.reading.image
         directory_id = disk.identity.directory_id
         if directory_id is None:
-            raise RefusedError(
-                f"meta.properties of {disk.log_dir} has no directory.id, by which a voter is known (KIP-853); kafkalog "
-                "checkpoint restores it",
-                path=disk.path,
-            )
+            reason = f"meta.properties of {disk.log_dir} has no directory.id, by which a voter is known (KIP-853)"
+            raise _refused(disk, reason, _checkpoint(disk))
         known = next((voter for voter in image.voters if voter.voter_id == disk.node_id), None)
         controller = image.controllers.get(self._node_id)
         if known is None:
@@ -241,11 +231,8 @@ class _Planner:
             )
         own = with_addresses(replace(known, directory_id=directory_id), self._addresses.get(self._node_id))
         if not own.endpoints:
-            raise RefusedError(
-                f"node {disk.node_id} is no voter, and no record has the address of its controller: name it with "
-                f"--address {disk.node_id}=HOST:PORT",
-                path=disk.path,
-            )
+            reason = f"no record has the address of the controller of node {disk.node_id}, which is not a voter"
+            raise _refused(disk, reason, WayOut("name its address", options=f"--address {disk.node_id}=HOST:PORT"))
         return own
 
     def _report(
@@ -276,12 +263,17 @@ class _Planner:
                 f"The disks of {named} of {voters_text(quorum.voters)} are named, a majority: start these nodes, and "
                 "they form a quorum without any change"
             )
-        paths = " ".join(shell_path(disk.path) for disk in quorum.disks)
         return (
             f"The disks of {named} of {voters_text(quorum.voters)} are named, fewer than a majority of "
-            f"{quorum.majority}: they wait for the others for ever. If those are lost: kafkalog quorum {paths} "
-            f"{STANDALONE}"
+            f"{quorum.majority}: these nodes wait for the others for ever. If the others are lost, go on with the "
+            "longest log alone"
         )
+
+    def _next_command(self) -> str | None:
+        quorum = self._quorum
+        if not quorum.voters or len(quorum.members) >= quorum.majority:
+            return None
+        return f"kafkalog quorum {' '.join(shell_path(disk.log_dir) for disk in quorum.disks)} {STANDALONE}"
 
     def _committed(self) -> Iterator[str]:
         quorum, end = self._quorum, self._quorum.longest.end.offset
@@ -303,8 +295,8 @@ class _Planner:
             common = quorum.common(disk)
             if disk.end.offset > common:
                 yield (
-                    f"{_name(disk)} has records from offset {common} to {disk.end.offset} that this log does not have: "
-                    "it truncates them when it starts"
+                    f"The log of {_name(disk)} has records from offset {common} to {disk.end.offset} that this log "
+                    "does not have: it truncates them when it starts"
                 )
 
     def _lost_rows(self, disk: QuorumDisk) -> list[Row]:
@@ -322,8 +314,8 @@ class _Planner:
             lost = [voter for voter in quorum.absent if voter != disk.node_id]
             if lost:
                 yield (
-                    f"What {_nodes(lost)} wrote after offset {disk.end.offset} is lost, and no named disk shows what it "
-                    "was"
+                    f"What {_nodes(lost)} wrote after offset {disk.end.offset} is lost, and no named disk shows what "
+                    "it was"
                 )
 
     def _losses(self) -> Iterator[Loss]:
@@ -331,14 +323,14 @@ class _Planner:
         for disk, cuts in self._quorum.lost_logs():
             loss = measure_loss(disk.partition, cuts, None) if disk is self._quorum.furthest else None
             if loss is not None:
-                yield replace(loss, why=f"the longest log of a voter ends at {self._quorum.longest.end.offset}", cure=None)
+                yield replace(
+                    loss, why=f"the longest log of a voter ends at {self._quorum.longest.end.offset}", cure=None
+                )
 
     def _setting(self) -> str:
         node = self._node_id
         if self._disk.is_dynamic:
-            return (
-                "Set controller.quorum.bootstrap.servers of every node to the address of this node before it starts"
-            )
+            return "Set controller.quorum.bootstrap.servers of every node to the address of this node before it starts"
         return (
             f"Set controller.quorum.voters of every node to {node}@HOST:PORT alone before it starts: up to 3.7 a start "
             "compares the setting with the voters in quorum-state, which this plan changes too"
@@ -346,20 +338,36 @@ class _Planner:
 
 
 _AHEAD: Final = (
-    "A broker whose metadata log goes on after this one truncates it when it starts; one that is still running ends its "
-    "process there (the leader requested truncation below the high watermark): restart it. It renames the directories of "
-    "topics that are gone to -stray, and keeps their records"
+    "A broker whose metadata log goes on after this one truncates it when it starts; one that is still running ends "
+    "its process there (the leader requested truncation below the high watermark): restart it. It renames the "
+    "directories of topics that are gone to -stray, and keeps their records"
+)
+_NEW_SETTINGS: Final = (
+    "Set listeners, advertised.listeners and controller.quorum.bootstrap.servers of every node to the new addresses, "
+    "and start all voters: the other voters take the addresses from this log"
 )
 _UNDO: Final = (
     "kafkalog undo is possible until this node has started: from then on its log goes on, and the undo is refused"
 )
 
 
+def _refused(disk: QuorumDisk, reason: str, *ways: WayOut) -> RefusedError:
+    return RefusedError(Refusal(reason, ways), path=disk.path)
+
+
+def _verify(disk: QuorumDisk) -> WayOut:
+    return WayOut("see all of the damage", f"kafkalog verify {shell_path(disk.path)}")
+
+
+def _checkpoint(disk: QuorumDisk) -> WayOut:
+    return WayOut("restore it from the metadata log", f"kafkalog checkpoint {shell_path(disk.log_dir)}")
+
+
 def _never(others: Sequence[int]) -> str:
     return (
         f"{_nodes(others).capitalize()} must never start again with the metadata log on {_its(others)}: "
-        "a majority of the old voters would elect a leader of its own. Move __cluster_metadata-0 out of the log directory "
-        "first, or format the disk; then the node copies the log of this one"
+        "a majority of the old voters would elect a leader of its own. Move __cluster_metadata-0 out of the log "
+        "directory first, or format the disk; then the node copies the log of this one"
     )
 
 
@@ -369,8 +377,8 @@ def _its(nodes: Sequence[int]) -> str:
 
 def _not_cut(absent: Sequence[int]) -> str:
     return (
-        f"{_nodes(absent).capitalize()} {'is' if len(absent) == 1 else 'are'} not cut: a voter with a longer log wins the "
-        "election, and brings the records back"
+        f"{_nodes(absent).capitalize()} {'is' if len(absent) == 1 else 'are'} not cut: a voter with a longer log wins "
+        "the election, and brings the records back"
     )
 
 

@@ -15,6 +15,7 @@ from kafkalog_core.ops.checkpoint.offsets import log_epochs
 from kafkalog_core.ops.truncate.truncate import cuts_of
 from kafkalog_core.ops.truncate.truncation import Truncation, truncate_at_offset
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
@@ -155,12 +156,14 @@ def read_quorum(directories: Iterable[str], *, kafka: str | None = None) -> Quor
     clusters = {disk.identity.cluster_id: disk.log_dir for disk in disks}
     if len(clusters) > 1:
         shown = first_of([f"{path} has {cluster_id or 'none'}" for cluster_id, path in clusters.items()], joint="; ")
-        raise RefusedError(f"the disks are not of one cluster, by cluster.id of their meta.properties: {shown}")
+        reason = f"the disks are not of one cluster, by cluster.id of their meta.properties: {shown}"
+        raise RefusedError(Refusal(reason, (WayOut("name the disks of one cluster"),)))
     nodes: dict[int, str] = {}
     for disk in disks:
         other = None if disk.node_id is None else nodes.setdefault(disk.node_id, disk.path)
         if other not in {None, disk.path}:
-            raise RefusedError(f"{other} and {disk.path} are both of node {disk.node_id}: name the disk of each node once")
+            reason = f"{other} and {disk.path} are both of node {disk.node_id}"
+            raise RefusedError(Refusal(reason, (WayOut("name one disk of each node"),)))
     return Quorum(disks)
 
 
@@ -185,7 +188,9 @@ def _torn(disk: QuorumDisk) -> str | None:
 def _ahead(disk: QuorumDisk) -> str | None:
     if not disk.is_replaced or disk.snapshot is None:
         return None
-    return f"its snapshot ends at offset {disk.snapshot.offset}, after its log: a start deletes the log and begins there"
+    return (
+        f"its snapshot ends at offset {disk.snapshot.offset}, after its log: a start deletes the log and begins there"
+    )
 
 
 def voters_text(voters: Sequence[int]) -> str:

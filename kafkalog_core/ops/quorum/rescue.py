@@ -59,7 +59,9 @@ def stage_election(disk: QuorumDisk, voters: Sequence[KRaftVoter], epoch: int, n
     batch = encode_quorum_batch(values, base_offset=disk.end.offset, leader_epoch=epoch, timestamp_ms=now_ms)
     path = f"{disk.path}/{segment_file_name(disk.end.offset, FileKind.LOG)}"
     names = ", ".join(str(voter.voter_id) for voter in voters)
-    why = f"a control batch makes node {names} the voters" if len(voters) > 1 else f"it makes node {names} the only voter"
+    why = (
+        f"a control batch makes node {names} the voters" if len(voters) > 1 else f"it makes node {names} the only voter"
+    )
     stage.write(path, [batch], why=f"{why}, in epoch {epoch}", like=_like(disk))
     known = read_epoch_file(disk.path)
     kept = [] if known is None or disk.is_replaced else [e for e in known.entries if e.start_offset < disk.end.offset]
