@@ -70,6 +70,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.checkpoint:checkpoint_command",
         "Show and repair checkpoints, leader epochs and ids.",
     ),
+    "quorum": (
+        "kafkalog_cli.commands.quorum:quorum_command",
+        "Bring back a quorum whose controllers' disks are lost.",
+    ),
     "retain": (
         "kafkalog_cli.commands.retain:retain_command",
         "Forecast what retention deletes, when, and why not.",
@@ -109,6 +113,7 @@ SECTIONS: Final = {
         "reindex",
         "excise",
         "truncate",
+        "quorum",
         "apply",
         "undo",
     ),
@@ -129,6 +134,7 @@ MEANT: Final = {
     "clean": ("compact",),
     "compare": ("spark replicas",),
     "consumers": ("groups", "serve"),
+    "controllers": ("quorum",),
     "decode": ("dump --records",),
     "delete": ("retain",),
     "diff": ("spark replicas",),

@@ -11,9 +11,11 @@ from rich.text import Text
 
 from kafkalog_cli.render.answer import Answer, PartitionLine, answer_lines, assumed_lines, impact_line, rule_lines
 from kafkalog_cli.render.cells import NONE, human_bytes, number, plain, safe_text, span, time_cell
+from kafkalog_cli.render.columns import SHOWN
 from kafkalog_cli.render.grid import (
     TableColumn,
     count_column,
+    number_column,
     sentence_column,
     size_column,
     table_lines,
@@ -39,6 +41,7 @@ _STYLES: Final = {
     "applied": "bold green",
     "nothing": "bold",
     "listed": "bold",
+    "shown": "bold",
 }
 _WORDS: Final = {
     "planned": "PLAN",
@@ -46,6 +49,7 @@ _WORDS: Final = {
     "applied": "DONE",
     "nothing": "NOTHING TO DO",
     "listed": "UNDO",
+    "shown": "AS IT IS",
 }
 
 
@@ -95,6 +99,26 @@ _DETAILS: Final = {
         word_column("old", "old"),
         word_column("new", "new"),
         sentence_column("why", "problem"),
+    ),
+    tables.QUORUM_DISK.name: (
+        number_column("node", "node_id"),
+        word_column("role", "role"),
+        TableColumn("longest", lambda row: "longest" if row.get("is_longest") else ""),
+        number_column("epoch", "last_epoch"),
+        number_column("end offset", "end_offset"),
+        number_column("only here", "only_here"),
+        number_column("snapshot", "snapshot_offset", 1),
+        word_column("voters", "voters", 1),
+        TableColumn("metadata log", lambda row: safe_text(str(row["path"]))),
+        sentence_column("problem", "problem"),
+    ),
+    tables.CLUSTER_DIFFERENCE.name: SHOWN[tables.CLUSTER_DIFFERENCE.name],
+    tables.QUORUM_PARTITION.name: (
+        TableColumn("partition", lambda row: safe_text(f"{row['topic']}-{row['partition']}")),
+        word_column("replicas", "replicas"),
+        word_column("ISR", "in_sync"),
+        word_column("remaining", "remaining"),
+        word_column("outcome", "outcome"),
     ),
 }
 
@@ -152,7 +176,7 @@ class PlanTable(SummaryTable[PlanRows]):
             if sheet.verdict is not None:
                 below.append(f"{verdict[:1].upper()}{verdict[1:]}.")
                 verdict = f"{command}: {sheet.verdict}"
-            below += [f"{sheet.note}."] if sheet.note else []
+            below += [f"{sentence}." for sentence in _split(sheet.note)]
             below += [_undoing(plan)] if state in {"planned", "applied"} else []
             commands += [str(plan["undo"])] if plan.get("undo") else []
         lines = () if command in _UNDOING else tuple(_lines_of(sheet))
@@ -371,7 +395,7 @@ _FILES: Final = {
 
 def _named(row: Row, sheet: PlanRows) -> Row:
     """Return the row with the name of its file below the root."""
-    return row | {"shown": str(row["file"]).removeprefix(f"{sheet.plan['root']}/")}
+    return row | {"shown": str(row.get("file")).removeprefix(f"{sheet.plan['root']}/")}
 
 
 def _split(text: object) -> list[str]:

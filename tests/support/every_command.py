@@ -169,6 +169,12 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--replica {other} {kafka}"),
     ),
     "checkpoint": (Case("--jobs 1 {kafka}"), Case("--jobs 1 --apply {kafka}")),
+    "quorum": (
+        Case("{kafka}"),
+        Case("{kafka} force-standalone --apply"),
+        Case("{kafka} cut --at 20", 4),
+        Case("{kafka} change-address --address 1=kafka-1:9093"),
+    ),
     "retain": (
         Case("--jobs 1 --now {now} {kafka}"),
         Case("--jobs 1 --now {now} --what-if retention.ms=1 --until 2026-12-21 {kafka}"),

@@ -107,9 +107,12 @@ class PlanReport(Struct, frozen=True, kw_only=True):
         assumptions: assumed values because of which the changes lose data.
         held: options that do not act on topics that are not named.
         details: rows of further tables that the command shows.
-        note: what the plan leaves out although it was requested, and the next command, as a clause; None: nothing.
+        note: what the plan leaves out although it was requested, and the next command, as a clause; or what follows
+            from it, a line for each sentence without its full stop; None: nothing.
         undecided: what the user has to decide before an apply; None: nothing.
         verdict: the first sentence of the answer, without a full stop; None: what the plan changes is enough.
+        only_shows: whether no change was asked for.
+        next_command: the command line that comes next if there is no change; None: that of the first refusal.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -124,6 +127,8 @@ class PlanReport(Struct, frozen=True, kw_only=True):
     note: str | None = None
     undecided: Refusal | None = None
     verdict: str | None = None
+    only_shows: bool = False
+    next_command: str | None = None
 
 
 Planner: TypeAlias = Callable[[PlanRequest, Stage, Progress], PlanReport]

@@ -115,7 +115,7 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         "root": root,
         "state": state,
         "message": "; ".join(
-            text for text in (report.verdict, report.note, _message(plan, state, journal)) if text is not None
+            text for text in (report.verdict, *(report.note or "").split("\n"), _message(plan, state, journal)) if text
         ),
         "changes": len(plan.changes),
         "needed_bytes": sum(space.needed_bytes for space in plan.spaces) if plan.changes else None,
@@ -230,11 +230,15 @@ def _state(plan: Plan, journal: Journal | None) -> str:
         return "applied"
     if plan.obstacles or (plan.report.refusals and not plan.changes):
         return "refused"
+    if plan.report.only_shows:
+        return "shown"
     return "planned" if plan.changes else "nothing"
 
 
 def _refused_command(plan: Plan) -> str | None:
-    """Return the command that the first refusal names."""
+    """Return the command that the report or the first refusal names."""
+    if plan.report.next_command is not None:
+        return plan.report.next_command
     named = (refusal.next_command for refusal in plan.report.refusals)
     return next((command for command in named if command is not None), None)
 
@@ -260,8 +264,8 @@ def _message(plan: Plan, state: str, journal: Journal | None) -> str:
 
 def _nothing_done(plan: Plan, state: str) -> str:
     root, left = plan.request.target.root, len(plan.report.refusals)
-    if state == "nothing":
-        return f"nothing to do in {root}"
+    if state in {"nothing", "shown"}:
+        return f"nothing {'to do' if state == 'nothing' else 'is changed'} in {root}"
     if not left:
         return f"nothing can be done in {root} as things are"
     return f"nothing can be done in {root}: {count_of(left, 'place')} {'is' if left == 1 else 'are'} left unchanged"

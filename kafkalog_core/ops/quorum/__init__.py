@@ -1,0 +1,1 @@
+"""`kafkalog quorum`: the disks of the controllers when the quorum cannot form."""
