@@ -70,6 +70,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.checkpoint:checkpoint_command",
         "Show and repair checkpoints, leader epochs and ids.",
     ),
+    "transplant": (
+        "kafkalog_cli.commands.transplant:transplant_command",
+        "Make log directories belong to another cluster.",
+    ),
     "retain": (
         "kafkalog_cli.commands.retain:retain_command",
         "Forecast what retention deletes, when, and why not.",
@@ -105,6 +109,7 @@ SECTIONS: Final = {
         "reindex",
         "excise",
         "truncate",
+        "transplant",
         "apply",
         "undo",
     ),

@@ -56,6 +56,7 @@ PLANNERS: Final = {
     "checkpoint": "kafkalog_core.ops.checkpoint.checkpoint:plan_checkpoint",
     "compact": "kafkalog_core.ops.compact.planning:plan_compact",
     "retain": "kafkalog_core.ops.retain.retain:plan_retain",
+    "transplant": "kafkalog_core.ops.transplant.transplant:plan_transplant",
 }
 """The planner of each command that repairs, imported when it is used."""
 _SOURCE_BYTES: Final = {"compact": "kafkalog_core.ops.compact.planning:compacted_bytes"}
