@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.kafka.sim.cluster import ClusterAssignments, read_assignments
-from kafkalog_core.kafka.sim.cluster_metadata import read_cluster_topics, read_history
+from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.storage.source import Source
-from kafkalog_core.topics.metadata_records import PartitionAssigned, TopicCreated, TopicRemoved
 from tests.support.clusters import TOPIC, config_record, topic_record, write_metadata_log
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_a_brokers_own_log_is_whole(log: Path) -> None:
-    history = read_history(str(log))
+    history = read_image(str(log))
     assert history.is_whole
     assert [Path(path).name for path in history.paths] == [SNAPSHOT, FIRST]
 
@@ -60,7 +58,7 @@ def test_a_brokers_own_log_is_whole(log: Path) -> None:
 )
 def test_damage_anywhere_is_seen(log: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
     (log / name).write_bytes(damage((log / name).read_bytes()))
-    assert not read_history(str(log)).is_whole
+    assert not read_image(str(log)).is_whole
 
 
 def test_a_snapshot_without_its_footer(log: Path) -> None:
@@ -71,27 +69,26 @@ def test_a_snapshot_without_its_footer(log: Path) -> None:
         starts.append(at)
         at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
     (log / SNAPSHOT).write_bytes(data[: starts[-1]])
-    assert not read_history(str(log)).is_whole
+    assert not read_image(str(log)).is_whole
 
 
 def test_a_segment_that_is_missing(tmp_path: Path) -> None:
     values = [topic_record("t"), *(config_record(TOPIC, "t", "retention.ms", str(number)) for number in range(5))]
     log = write_metadata_log(tmp_path, *values)
-    assert read_history(str(log)).is_whole
+    assert read_image(str(log)).is_whole
     (log / f"{9:020}.log").write_bytes(b"")
-    assert not read_history(str(log)).is_whole, "offsets 6 to 8 are missing"
+    assert not read_image(str(log)).is_whole, "offsets 6 to 8 are missing"
     (log / f"{9:020}.log").rename(log / f"{6:020}.log")
-    assert read_history(str(log)).is_whole
+    assert read_image(str(log)).is_whole
 
 
 def test_a_log_that_begins_late_without_a_snapshot(tmp_path: Path) -> None:
     log = write_metadata_log(tmp_path, topic_record("t"))
     (log / FIRST).rename(log / f"{5:020}.log")
-    assert not read_history(str(log)).is_whole
+    assert not read_image(str(log)).is_whole
 
 
 def test_each_file_is_read_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also by those that ask whether the log is whole when they have its records."""
     opened: list[str] = []
     real = Source.open
 
@@ -99,24 +96,6 @@ def test_each_file_is_read_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> N
         opened.append(Path(path).name)
         return real(path)
 
-    monkeypatch.setattr("kafkalog_core.kafka.sim.cluster_metadata.Source.open", count)
-    for read in (read_assignments, read_cluster_topics, lambda path: read_history(path).is_whole):
-        opened.clear()
-        assert read(str(log))  # type: ignore[no-untyped-call]
-        assert opened == [SNAPSHOT, FIRST]
-
-
-def test_a_deletion_costs_its_own_partitions_alone() -> None:
-    """Thousands of topics come and go in a cluster: what is left is not copied for each of them."""
-    image = ClusterAssignments("log")
-    for number in range(3):
-        topic = TopicCreated(name=f"t{number}", topic_id=f"id{number}")
-        image.replay(topic)
-        image.replay(PartitionAssigned(topic_id=topic.topic_id, partition=0, replicas=(1,), directories=None))
-    partitions, names = image.partitions, image.topics.names
-    image.replay(TopicRemoved(topic_id="id1"))
-    assert (image.partitions, image.topics.names) == (partitions, names)
-    assert image.partitions is partitions
-    assert image.topics.names is names
-    assert image.topics.ids == {"t0": "id0", "t2": "id2"}
-    assert set(image.partitions) == {"id0", "id2"}
+    monkeypatch.setattr("kafkalog_core.kafka.sim.metadata_log.Source.open", count)
+    assert read_image(str(log)).is_whole
+    assert opened == [SNAPSHOT, FIRST]

@@ -1,22 +1,30 @@
-"""Records of the cluster metadata log, as a real controller wrote them, and any other bytes."""
+"""Records of the cluster metadata log, as a real controller wrote them, every type of the schemas, and any other bytes."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import FormatError
+from kafkalog_core.format.textfile import uuid_text
 from kafkalog_core.topics.metadata_records import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
-    ConfigValue,
-    FeatureLevel,
-    Registration,
-    TopicCreated,
-    TopicRemoved,
-    decode_metadata_record,
+    decode_frame,
+    decode_record,
+    encode_record,
+    is_known,
 )
+from kafkalog_core.topics.record_decoders import metadata_record_names
+from kafkalog_core.wire.schemas import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.wire.schemas import MessageField
 
 LEVEL = bytes.fromhex("010c00116d657461646174612e76657273696f6e001e00")
 TOPIC = bytes.fromhex("01020010706c61696e2e6a6176612e6e6f6e6531f54f6914f445b89151e2f1113c2c0e00")
@@ -44,56 +52,111 @@ LEVELS = {
     "streams.version": 1,
     "transaction.version": 2,
 }
+REAL = [LEVEL, TOPIC, BROKER, CONTROLLER, TOPIC_CONFIG, BROKER_CONFIG]
 
 
 def test_records_of_a_broker_of_4_3() -> None:
-    assert decode_metadata_record(LEVEL) == FeatureLevel(name="metadata.version", level=30)
-    assert decode_metadata_record(TOPIC) == TopicCreated(name="plain.java.none", topic_id="MfVPaRT0RbiRUeLxETwsDg")
-    log_dirs = ("y6G1A3bjT0yi8a8zoDBS7Q",)
-    assert decode_metadata_record(BROKER) == Registration(node_id=1, highest_levels=LEVELS, log_dirs=log_dirs)
-    assert decode_metadata_record(CONTROLLER) == Registration(node_id=1, highest_levels=LEVELS)
-    assert decode_metadata_record(b"\1\x09\0" + TOPIC[-17:]) == TopicRemoved(topic_id="MfVPaRT0RbiRUeLxETwsDg")
-
-
-def test_registrations_of_brokers_of_older_versions() -> None:
-    """Version 2 brought whether the broker migrates, after its number; version 1 whether it is about to stop."""
-    known = decode_metadata_record(BROKER)
-    second = b"\1\0\2" + BROKER[3:]
-    first = b"\1\0\1" + BROKER[3:7] + BROKER[8:]
-    oldest = b"\1\0\0" + first[3:-21] + first[-20:]
-    assert [decode_metadata_record(each) for each in (second, first, oldest)] == [known] * 3
+    assert decode_record(LEVEL).fields == {"name": "metadata.version", "feature_level": 30}
+    topic = decode_record(TOPIC)
+    assert (topic.kind, topic.name, topic.version) == (2, "TopicRecord", 0)
+    assert topic.fields["name"] == "plain.java.none"
+    assert uuid_text(topic.fields["topic_id"]) == "MfVPaRT0RbiRUeLxETwsDg"
+    broker, controller = decode_record(BROKER).fields, decode_record(CONTROLLER).fields
+    for fields in (broker, controller):
+        assert {each["name"]: each["max_supported_version"] for each in fields["features"]} == LEVELS
+        assert [each["host"] for each in fields["end_points"]] == ["127.0.0.1"]
+    assert [uuid_text(each) for each in broker["log_dirs"]] == ["y6G1A3bjT0yi8a8zoDBS7Q"]
+    assert broker["cordoned_log_dirs"] is None
 
 
 def test_settings_of_topics_and_brokers() -> None:
     topic = {"resource_type": TOPIC_RESOURCE, "resource_name": "shop.temp0", "name": "max.message.bytes"}
-    assert decode_metadata_record(TOPIC_CONFIG) == ConfigValue(**topic, value="77777")
-    assert decode_metadata_record(TOPIC_CONFIG[:-7] + b"\0\0") == ConfigValue(**topic, value=None)
+    assert decode_record(TOPIC_CONFIG).fields == {**topic, "value": "77777"}
+    assert decode_record(TOPIC_CONFIG[:-7] + b"\0\0").fields == {**topic, "value": None}
     broker = {"resource_type": BROKER_RESOURCE, "resource_name": "", "name": "log.retention.ms"}
-    assert decode_metadata_record(BROKER_CONFIG) == ConfigValue(**broker, value="604800001")
+    assert decode_record(BROKER_CONFIG).fields == {**broker, "value": "604800001"}
 
 
 @pytest.mark.parametrize(
-    "value",
-    [b"\1\x14\0\0", b"\1\x1d\0\0\0\0\3\0", b"\0" + LEVEL[1:], b"\2" + LEVEL[1:]],
-    ids=["no-op", "unregister", "0", "2"],
+    ("value", "why"),
+    [
+        (b"\1\x1e\0\0", "the type 30 is unknown"),
+        (b"\1\0\5\0", "RegisterBrokerRecord has no version 5"),
+        (b"\0" + LEVEL[1:], "the frame version 0 is unknown"),
+        (b"\2" + LEVEL[1:], "the frame version 2 is unknown"),
+        (LEVEL + b"\0", "ends at byte"),
+        (b"", "0 of 1 bytes are left"),
+    ],
 )
-def test_other_records_are_none(value: bytes) -> None:
-    assert decode_metadata_record(value) is None
+def test_what_no_release_writes(value: bytes, why: str) -> None:
+    with pytest.raises(FormatError, match=why):
+        decode_record(value)
 
 
-@pytest.mark.parametrize(
-    "value", [LEVEL, TOPIC, BROKER, CONTROLLER, TOPIC_CONFIG], ids=["level", "topic", "broker", "controller", "config"]
-)
+@pytest.mark.parametrize("value", REAL, ids=["level", "topic", "broker", "controller", "config", "of brokers"])
 def test_every_cut_is_an_error(value: bytes) -> None:
-    ends_at = 1 if value in {LEVEL, TOPIC, TOPIC_CONFIG} else 1 if value == CONTROLLER else 0
-    for size in range(3, len(value) - ends_at):
+    for size in range(len(value)):
         with pytest.raises(FormatError):
-            decode_metadata_record(value[:size])
+            decode_record(value[:size])
+
+
+@pytest.mark.parametrize("value", REAL, ids=["level", "topic", "broker", "controller", "config", "of brokers"])
+def test_real_records_to_the_same_bytes(value: bytes) -> None:
+    record = decode_record(value)
+    assert encode_record(record.name, record.version, record.fields) == value
+
+
+def _forms() -> Iterator[tuple[str, int]]:
+    for name in metadata_record_names().values():
+        schema = schema_of(name, 0)
+        yield from ((name, version) for version in range(schema.versions.first, schema.versions.last + 1))
+
+
+def _value(field: MessageField, number: int) -> Any:
+    """A value of a field that is not its default, nor that of another number."""
+    if field.struct is not None:
+        value: Any = {each.name: _value(each, number) for each in field.struct.fields}
+    else:
+        value = {
+            "string": f"text {number}",
+            "bytes": bytes([number]) * 3,
+            "uuid": bytes([number]) * 16,
+            "bool": bool(number % 2),
+            "float64": number / 2,
+        }.get(field.type, number)
+    return [value, value] if field.is_array else value
+
+
+@pytest.mark.parametrize(("name", "version"), list(_forms()), ids=lambda each: str(each))
+@pytest.mark.parametrize("number", [3, 8])
+def test_every_type_and_version_to_the_same_bytes(name: str, version: int, number: int) -> None:
+    fields = {
+        field.name: _value(field, number) for field in schema_of(name, version).fields if version in field.versions
+    }
+    value = encode_record(name, version, fields)
+    assert is_known(value[1], version)
+    record = decode_record(value)
+    assert (record.name, record.version) == (name, version)
+    assert {key: record.fields[key] for key in fields} == fields
+    assert encode_record(name, version, record.fields) == value
+
+
+def test_the_types_of_4_4() -> None:
+    """27 types: those that a 4.4.0 controller writes or reads, and ZkMigrationStateRecord of the releases before 4.0."""
+    assert sorted(metadata_record_names()) == [*range(6), *range(7, 13), 14, 15, *range(17, 30)]
+
+
+def test_a_frame_of_large_numbers() -> None:
+    """Varints of two bytes, which no release writes yet."""
+    frame = decode_frame(b"\1\x80\1\x81\1rest")
+    assert (frame.version, frame.kind, frame.record_version, frame.fields_at) == (1, 128, 129, 5)
+    assert not is_known(128, 0)
 
 
 @given(st.binary(max_size=60) | st.binary(max_size=40).map(lambda tail: b"\1\0\3" + tail))
 def test_any_bytes(value: bytes) -> None:
     try:
-        decode_metadata_record(value)
+        record = decode_record(value)
     except FormatError:
         return
+    assert decode_record(encode_record(record.name, record.version, record.fields)).fields == record.fields

@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.logdirs import MISSING_METADATA, STRAY_DELETED
-from kafkalog_core.format.control import KRaftVoters
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.rules.rule_table import rules_of
-from kafkalog_core.kafka.sim.cluster_metadata import ClusterTopics, read_history
 from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import PropertyText, read_properties
+from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.kafka.sim.named_dirs import identity_of, other_node_of_config
 from kafkalog_core.storage.paths import is_directory
-from kafkalog_core.structs import Struct, field, replace
-from kafkalog_core.topics.metadata_records import PartitionAssigned, Registration, TopicRemoved
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,13 +33,12 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.logdir.text_files import PropertyText
+    from kafkalog_core.kafka.sim.metadata_log import MetadataReading
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
-    from kafkalog_core.topics.metadata_records import MetadataRecord
 
 __all__ = [
     "BrokerAssignments",
-    "ClusterAssignments",
     "DirectoryOwners",
     "any_topic_id",
     "metadata_file",
@@ -63,95 +60,39 @@ _SET_TOPIC_ID: Final = "sed -i.before '/^topic_id:/s/:.*/: {}/' {{file}}"
 _METADATA_LINES: Final = 2  # version and topic_id, in this order (PartitionMetadataFile)
 
 
-class ClusterAssignments(Struct):
-    """The image of a metadata log, as far as partitions and directory ids go.
-
-    Args:
-        path: directory of the metadata log.
-        topics: those that exist.
-        partitions: replicas and log directories of each partition, by topic id and number.
-        log_dirs: ids of the log directories that each node registered last.
-        voters: the directory id of each voter; empty where voters are configured, and not in the log.
-    """
-
-    path: str
-    topics: ClusterTopics = field(default_factory=ClusterTopics)
-    partitions: dict[str, dict[int, PartitionAssigned]] = field(default_factory=dict)
-    log_dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    voters: dict[int, str] = field(default_factory=dict)
-
-    def of_partition(self, topic_id: str, partition: int) -> PartitionAssigned | None:
-        """Return what is assigned; None: the partition does not exist."""
-        return self.partitions.get(topic_id, {}).get(partition)
-
-    def directory_of(self, topic_id: str, partition: int | None, node_id: int) -> str | None:
-        """Return the id of the log directory that holds a node's replica; None: it is unknown."""
-        assigned = None if partition is None else self.of_partition(topic_id, partition)
-        if assigned is None or not assigned.replicas or not assigned.directories:
-            return None
-        return dict(zip(assigned.replicas, assigned.directories, strict=False)).get(node_id)
-
-    def replay(self, record: MetadataRecord) -> None:
-        """Replay one record."""
-        self.topics.replay(record)
-        if isinstance(record, TopicRemoved):
-            self.partitions.pop(record.topic_id, None)
-        elif isinstance(record, PartitionAssigned):
-            self._assign(record)
-        elif isinstance(record, Registration) and record.log_dirs:  # that of a controller names none
-            self.log_dirs[record.node_id] = record.log_dirs
-        elif isinstance(record, KRaftVoters):
-            self.voters = {each.voter_id: each.directory_id for each in record.voters}
-
-    def _assign(self, record: PartitionAssigned) -> None:
-        of_topic = self.partitions.setdefault(record.topic_id, {})
-        known = of_topic.get(record.partition)
-        if known is not None:
-            record = replace(
-                record,
-                replicas=known.replicas if record.replicas is None else record.replicas,
-                directories=known.directories if record.directories is None else record.directories,
-                in_sync=known.in_sync if record.in_sync is None else record.in_sync,
-            )
-        of_topic[record.partition] = record
-
-
-def read_assignments(path: str) -> ClusterAssignments | None:
+def read_assignments(path: str) -> MetadataReading | None:
     """Read the directory of a metadata log; None where it is damaged or cannot be read."""
-    assignments, history = ClusterAssignments(path), read_history(path)
-    for record in history.records():
-        assignments.replay(record)
-    return assignments if history.is_whole else None
+    reading = read_image(path)
+    return reading if reading.is_whole else None
 
 
-def read_cluster(log_dirs: Iterable[str]) -> ClusterAssignments | None:
-    """Return what the first metadata log that is whole holds; None: no log directory has one."""
+def read_cluster(log_dirs: Iterable[str]) -> MetadataReading | None:
+    """Return what the first metadata log that is whole and has topics holds; None: no log directory has one."""
     for path in log_dirs:
         log = f"{path}/{METADATA_TOPIC}-0"
         cluster = read_assignments(log) if is_directory(log) else None
-        if cluster is not None and cluster.topics.names:
+        if cluster is not None and cluster.image.topics:
             return cluster
     return None
 
 
-def partition_count(cluster: ClusterAssignments | None, topic: str) -> int:
+def partition_count(cluster: MetadataReading | None, topic: str) -> int:
     """Return the number of partitions of a topic in the metadata log; 0: unknown."""
-    if cluster is None:
-        return 0
-    return len(cluster.partitions.get(cluster.topics.ids.get(topic, ""), {}))
+    found = None if cluster is None else cluster.image.topic(topic)
+    return 0 if found is None else len(found.partitions)
 
 
 class BrokerAssignments(Struct, frozen=True):
     """What the metadata log assigns to one broker, to compare its log directories with.
 
     Args:
-        cluster: the image of the metadata log.
+        cluster: what was read of the metadata log.
         node_id: of the broker.
         directory_ids: ids of those of its log directories that are here, by path; None: meta.properties has none.
         release: of the broker.
     """
 
-    cluster: ClusterAssignments
+    cluster: MetadataReading
     node_id: int
     directory_ids: dict[str, str | None]
     release: Release
@@ -170,10 +111,10 @@ class BrokerAssignments(Struct, frozen=True):
             missing = metadata_file(place).finding(MISSING_METADATA)
             # seen of 3.5.2 and 3.6.2: the broker keeps such a partition and writes the id of its topic; 3.7.2 does not
             return missing if rules_of(self.release).renames_strays else None
-        assigned = self.cluster.of_partition(topic_id, name.partition)
+        assigned = self.cluster.image.partition(topic_id, name.partition)
         if assigned is not None and (not assigned.replicas or self.node_id in assigned.replicas):
             return None
-        expected = self.cluster.topics.ids.get(name.topic)
+        expected = self.cluster.image.topic_ids.get(name.topic)
         code, path, why = "dir.not-assigned", place.path, "does not have this partition"
         if expected is not None and expected != topic_id:
             code, path = "partition-metadata.not-assigned", metadata_file(place).path
@@ -204,7 +145,7 @@ class BrokerAssignments(Struct, frozen=True):
             current: path of the directory of the partition itself; None: no log directory here has one.
         """
         name, own = place.name, self.directory_ids.get(log_dir)
-        directory = self.cluster.directory_of(topic_id, name.partition, self.node_id)
+        directory = self._directory_of(topic_id, name.partition)
         if current is not None and os.path.dirname(current) == log_dir:
             return None  # it cannot take the place of that one, which a finding of the log directory reports
         # LogManager.recoverAbandonedFutureLogs (KAFKA-16082): after all logs are loaded, however far the copy is
@@ -235,19 +176,19 @@ class BrokerAssignments(Struct, frozen=True):
         value, path = self.directory_ids.get(log_dir), f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}"
         if value is None:
             return None
-        voter = self.cluster.voters.get(self.node_id, _NO_ID)
+        image = self.cluster.image
+        voter = {each.voter_id: each.directory_id for each in image.voters}.get(self.node_id, _NO_ID)
         if voter not in {_NO_ID, value} and os.path.dirname(self.cluster.path) == log_dir:
             finding = found("meta.no-voter", path, value=value, expected=voter, node_id=self.node_id)
             return replace(finding, next_step=_SET_DIRECTORY_ID.format(voter))
-        registered = self.cluster.log_dirs.get(self.node_id, ())
+        registered = image.brokers[self.node_id].log_dirs if self.node_id in image.brokers else ()
         if not registered or value in registered:
             return None
         here = set(self.directory_ids.values())
         assigned = Counter(
             directory
             for place, topic_id in held
-            if (directory := self.cluster.directory_of(topic_id, place.name.partition, self.node_id)) in registered
-            and directory not in here
+            if (directory := self._directory_of(topic_id, place.name.partition)) in registered and directory not in here
         )
         if not assigned:
             return None
@@ -255,6 +196,11 @@ class BrokerAssignments(Struct, frozen=True):
         partitions = "1 partition" if count == 1 else f"{count:,} partitions"
         finding = found("meta.other-directory-id", path, value=value, expected=expected, partitions=partitions)
         return replace(finding, next_step=_SET_DIRECTORY_ID.format(expected))
+
+    def _directory_of(self, topic_id: str, number: int | None) -> str | None:
+        """Return the id of the log directory that holds this broker's replica; None: it is unknown."""
+        assigned = None if number is None else self.cluster.image.partition(topic_id, number)
+        return None if assigned is None else assigned.directory_of(self.node_id)
 
 
 class DirectoryOwners:
@@ -270,15 +216,15 @@ class DirectoryOwners:
         self._identities = {path: identity_of(path) for path in log_dirs}
         logs = {path: f"{path}/{METADATA_TOPIC}-0" for path in self._identities}
         self._logs = {path: log for path, log in logs.items() if is_directory(log)}
-        self._last: ClusterAssignments | None = None
+        self._last: MetadataReading | None = None
         self._nodes: dict[str | None, list[str]] = {}
         self._registered: dict[tuple[str | None, str], dict[int, str]] = {}
         for path, log in self._logs.items():
             cluster = self._read(log)
-            cluster_id, registered = self._identities[path].cluster_id, {} if cluster is None else cluster.log_dirs
-            for node_id, directory_ids in registered.items():
-                for directory_id in directory_ids:
-                    self._registered.setdefault((cluster_id, directory_id), {})[node_id] = log
+            cluster_id = self._identities[path].cluster_id
+            for broker in () if cluster is None else cluster.image.brokers.values():
+                for directory_id in broker.log_dirs:
+                    self._registered.setdefault((cluster_id, directory_id), {})[broker.node_id] = log
 
     def node_of(self, log_dir: str) -> str | None:
         """Return the id of the node that a log directory is of; None: it is unknown."""
@@ -320,7 +266,7 @@ class DirectoryOwners:
         nodes = (self.node_of(path) for path in group if not self._identities[path].uses_zookeeper)
         node = next((each for each in nodes if each is not None), None)
         cluster = None if log is None or node is None or not node.isdecimal() else self._read(log)
-        if cluster is None or node is None or not cluster.partitions:
+        if cluster is None or node is None or not cluster.image.partition_count:
             return None
         directory_ids = {path: self._identities[path].directory_id for path in group}
         release = infer_release(os.path.dirname(cluster.path), kafka=kafka).release
@@ -335,7 +281,7 @@ class DirectoryOwners:
         nodes = self._registered.get((identity.cluster_id, identity.directory_id or ""), {})
         return next(iter(nodes.items())) if len(nodes) == 1 else None
 
-    def _read(self, log: str) -> ClusterAssignments | None:
+    def _read(self, log: str) -> MetadataReading | None:
         if self._last is None or self._last.path != log:
             self._last = read_assignments(log)
         return self._last

@@ -27,9 +27,10 @@ from kafkalog_core.kafka.rules.releases import (
     release_of_level,
     short_name,
 )
-from kafkalog_core.kafka.sim.cluster_metadata import read_file_levels, read_log_levels
+from kafkalog_core.kafka.sim.cluster_metadata import level_of_node
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_properties
+from kafkalog_core.kafka.sim.metadata_log import read_file_image, read_image
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import LogDir, holds_segments, is_broker_dir, read_log_dir
 from kafkalog_core.storage.partition import read_partition
@@ -234,7 +235,7 @@ class _Signs(Struct, frozen=True, kw_only=True):
     def is_formatted_in_log(self) -> bool:
         """Whether `kafka-storage format` wrote the features into the log's first snapshot, not bootstrap.checkpoint."""
         firsts = (f"{path}/{_FIRST_SNAPSHOT}" for path in self.metadata_logs)
-        return any(read_file_levels(first).finalized is not None for first in firsts)
+        return any(read_file_image(first).image.level is not None for first in firsts)
 
     def has_kind(self, kind: FileKind) -> bool:
         """Return whether any partition has a file of a kind."""
@@ -311,16 +312,19 @@ def _levels(signs: _Signs) -> Iterator[_Level]:
     node_id = parse_int32(signs.meta.get("node.id") or "")
     node = "every node" if node_id is None else f"node {node_id}"
     for path in signs.metadata_logs:
-        found = read_log_levels(path, node_id)
-        own = found.of_node(node_id)
+        image = read_image(path).image
+        own = level_of_node(image, node_id)
         if own is not None:
             words = f"{node} registered as one that knows {METADATA_VERSION} {own}"
             yield _Level(level=own, words=words, is_registered=True)
-        if found.finalized is not None:
-            words = f"the metadata log sets {METADATA_VERSION} {found.finalized}"
-            yield _Level(level=found.finalized, words=words)
+        level = image.level
+        if level is None:  # formatted, and not started yet
+            level = read_file_image(f"{path}/{_FIRST_SNAPSHOT}").image.level
+        if level is not None:
+            words = f"the metadata log sets {METADATA_VERSION} {level}"
+            yield _Level(level=level, words=words)
     for file in (file for log_dir in signs.log_dirs for file in log_dir.files):
-        level = read_file_levels(file.path).finalized if file.name.raw == _BOOTSTRAP else None
+        level = read_file_image(file.path).image.level if file.name.raw == _BOOTSTRAP else None
         if level is not None:
             yield _Level(level=level, words=f"{_BOOTSTRAP} asks for {METADATA_VERSION} {level}")
 

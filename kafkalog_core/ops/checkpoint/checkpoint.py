@@ -35,12 +35,12 @@ from kafkalog_core.format.names import (
 )
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
-from kafkalog_core.kafka.sim.cluster import read_topic_ids
-from kafkalog_core.kafka.sim.cluster_metadata import read_cluster_topics, read_log_levels
+from kafkalog_core.kafka.sim.cluster import read_assignments, read_topic_ids
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import OFFSET_KINDS, read_broker_dir, served
 from kafkalog_core.kafka.sim.logdir.top_findings import file_findings
 from kafkalog_core.kafka.sim.logfiles import is_compacted
+from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.ops.checkpoint.file_repair import FileRepair, MetaSources, repair_meta, repair_topic_id, why
 from kafkalog_core.ops.checkpoint.offsets import PartitionExtents, offset_findings, repair_epochs, repair_offsets
 from kafkalog_core.ops.repair.plan import PlanReport
@@ -410,7 +410,9 @@ class _Planner:
         # Read once, and only if a file needs an id: the metadata log may be large.
         if self._ids is None:
             log = self._metadata_log()
-            self._ids = read_topic_ids(self._all_places(), read_cluster_topics(log) if log else {}, log or "")
+            cluster = None if log is None else read_assignments(log)
+            of_cluster = {} if cluster is None else cluster.image.topic_ids
+            self._ids = read_topic_ids(self._all_places(), of_cluster, log or "")
         return self._ids
 
     def _other_dirs(self) -> list[BrokerDir]:
@@ -433,7 +435,7 @@ class _Planner:
         """Return the directory ids with which a node registered; of an unknown node those of the only node."""
         known = None if node_id is None else parse_int32(node_id)
         log = self._metadata_log()
-        nodes = {} if log is None else read_log_levels(log, known).registered
+        nodes = {} if log is None else read_image(log).image.brokers
         # Of an unknown node: only if one broker has registered at all, its directories are the ones meant (KIP-858).
         found = [node for node in nodes.values() if known in {None, node.node_id}]
         return found[0].log_dirs if len(found) == 1 else ()

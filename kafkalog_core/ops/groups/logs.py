@@ -8,8 +8,8 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.sim.cluster import read_topic_id
-from kafkalog_core.kafka.sim.cluster_metadata import ClusterTopics, read_history
 from kafkalog_core.kafka.sim.copies import best_of
+from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.storage.lookup import PartitionLookup
 
 if TYPE_CHECKING:
@@ -34,12 +34,11 @@ class TopicsOfDisks:
         self.is_complete = False
         end = -1
         for log_dir in disks.brokers:
-            topics, history = ClusterTopics(), read_history(f"{log_dir}/{METADATA_TOPIC}-0")
-            for record in history.records():
-                topics.replay(record)
-            if history.is_whole and topics.names and history.end_offset > end:
-                end, self.is_complete = history.end_offset, True
-                self._ids = {name: raw for name, text in topics.ids.items() if (raw := parse_uuid(text)) is not None}
+            reading = read_image(f"{log_dir}/{METADATA_TOPIC}-0")
+            topic_ids = reading.image.topic_ids
+            if reading.is_whole and topic_ids and reading.end_offset > end:
+                end, self.is_complete = reading.end_offset, True
+                self._ids = {name: raw for name, text in topic_ids.items() if (raw := parse_uuid(text)) is not None}
         for (topic, _), copies in disks.places.items():
             if topic not in self._ids and not self.is_complete:
                 text = read_topic_id(copies[0].place)

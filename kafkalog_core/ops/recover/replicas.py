@@ -58,16 +58,14 @@ class OtherReplicas:
         if assignments is None or name.partition is None or name.state is not DirectoryState.CURRENT:
             return _UNKNOWN
         topic_id = read_topic_id(place)
-        assigned = None if topic_id is None else assignments.cluster.of_partition(topic_id, name.partition)
+        assigned = None if topic_id is None else assignments.cluster.image.partition(topic_id, name.partition)
         if assigned is None or not assigned.replicas:
             return KnownReplicas("unknown", (), f"{assignments.cluster.path} does not have this partition")
         node, log = assignments.node_id, assignments.cluster.path
         others = [each for each in assigned.replicas if each != node]
         if not others:
             return KnownReplicas("only", (), f"{log} shows one replica")
-        if assigned.in_sync is None:
-            return KnownReplicas("unknown", (), f"{log} does not show which replicas are in sync")
-        in_sync = tuple(sorted(each for each in assigned.in_sync if each != node))
+        in_sync = tuple(sorted(each for each in assigned.isr if each != node))
         if not in_sync:
             return KnownReplicas("only", (), f"{log} shows no other replica in sync")
         return KnownReplicas("elsewhere", in_sync, f"{log} shows the replicas in sync")

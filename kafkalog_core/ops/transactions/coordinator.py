@@ -17,7 +17,7 @@ from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.kafka.sim.cluster import ClusterAssignments
+    from kafkalog_core.kafka.sim.metadata_log import MetadataReading
     from kafkalog_core.topics.transactions import TransactionValue
 
 __all__ = ["Coordinators", "CopiesByPartition", "grouped", "read_coordinators"]
@@ -74,7 +74,7 @@ class Coordinators(Struct, kw_only=True):
 
 
 def grouped(
-    copies: Sequence[PartitionCopy], cluster: ClusterAssignments | None
+    copies: Sequence[PartitionCopy], cluster: MetadataReading | None
 ) -> tuple[CopiesByPartition, list[PartitionCopy]]:
     """Return the copies of each partition, and those of topics that were deleted and created again.
 
@@ -82,7 +82,7 @@ def grouped(
     """
     served = [each for each in copies if each.place.name.state is DirectoryState.CURRENT]
     ids = {each.place.path: read_topic_id(each.place) for each in served}
-    current, _ = current_topic_ids(served, ids, {} if cluster is None else cluster.topics.ids)
+    current, _ = current_topic_ids(served, ids, {} if cluster is None else cluster.image.topic_ids)
     found: CopiesByPartition = {}
     others: list[PartitionCopy] = []
     for copy in served:
@@ -97,7 +97,7 @@ def grouped(
 
 
 def read_coordinators(
-    copies: Sequence[PartitionCopy], cluster: ClusterAssignments | None, max_batch_bytes: int
+    copies: Sequence[PartitionCopy], cluster: MetadataReading | None, max_batch_bytes: int
 ) -> Coordinators:
     """Read the partitions of `__transaction_state`, of each the copy that a cluster would go on with.
 

@@ -17,9 +17,9 @@ from kafkalog_core.format.decode import RecordRun, decode_batch
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
 from kafkalog_core.format.textfile import parse_int32
-from kafkalog_core.kafka.sim.cluster_metadata import read_history
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_properties
+from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.kafka.sim.start.metadata_load import SnapshotPlace, compare_snapshots, snapshot_places
 from kafkalog_core.ops.verify.broker_action import snapshot_damage
 from kafkalog_core.ops.verify.request import NO_CHAIN, SegmentCheck
@@ -158,9 +158,13 @@ def _wrong_directory(file: EntryFile, text: PropertyText, election: LeaderChange
     if voted == "-1":
         yield file.finding("quorum-state.no-vote", directory_id=directory)
     elif election is not None:
-        records = read_history(os.path.dirname(file.path)).records()
-        voters = [voter for record in records if isinstance(record, KRaftVoters) for voter in record.voters]
-        directories = {voter.directory_id for voter in voters if str(voter.voter_id) == voted}
+        directories: set[str] = set()
+
+        def watch(_: object, _stored: object, record: object) -> None:
+            if isinstance(record, KRaftVoters):  # every set of voters: the vote may be older than the last one
+                directories.update(each.directory_id for each in record.voters if str(each.voter_id) == voted)
+
+        read_image(os.path.dirname(file.path), watch=watch)
         if directories and directory not in directories:
             known = ", ".join(sorted(directories))
             yield file.finding("quorum-state.other-directory", directory_id=directory, known=known)

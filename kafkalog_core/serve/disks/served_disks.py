@@ -15,8 +15,8 @@ from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.rules.setting_table import INTERNAL_TOPICS
-from kafkalog_core.kafka.sim.cluster import ClusterAssignments, read_topic_id
-from kafkalog_core.kafka.sim.cluster_metadata import read_copies, read_history
+from kafkalog_core.kafka.sim.cluster import read_topic_id
+from kafkalog_core.kafka.sim.cluster_metadata import read_copies
 from kafkalog_core.kafka.sim.copies import (
     PartitionCopy,
     check_one_cluster,
@@ -24,6 +24,7 @@ from kafkalog_core.kafka.sim.copies import (
     copy_rank,
     current_topic_ids,
 )
+from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.kafka.sim.named_dirs import identity_of
 from kafkalog_core.serve.disks.start_notes import (
     finding_notes,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
-    from kafkalog_core.topics.metadata_records import PartitionAssigned
+    from kafkalog_core.topics.cluster_image import PartitionState
 
 __all__ = ["DiskOptions", "FinalizedFeatures", "ServedDisks", "ServedTopic"]
 
@@ -95,7 +96,7 @@ class ServedTopic(Struct):
     name: str
     topic_id: bytes
     copies: dict[int, list[PartitionCopy]] = field(default_factory=dict)
-    assigned: Mapping[int, PartitionAssigned] = field(default_factory=dict)
+    assigned: Mapping[int, PartitionState] = field(default_factory=dict)
     known_count: int = 0
 
     @property
@@ -128,7 +129,7 @@ class ServedDisks:
         self._opened: dict[tuple[str, int], ServedPartition | UnsupportedError] = {}
         self._opening: dict[tuple[str, int], threading.Lock] = {}
         self.features = FinalizedFeatures()
-        self._assigned: Mapping[str, Mapping[int, PartitionAssigned]] = {}
+        self._assigned: Mapping[str, Mapping[int, PartitionState]] = {}
         self._configs: ClusterConfigs | None = None
         self._configs_lock = threading.Lock()
         self.until_ms = options.view.until_ms
@@ -261,14 +262,13 @@ class ServedDisks:
     def _ids_of_cluster(self) -> Mapping[str, str]:
         """Return the ids of topics by name in the first metadata log that is whole and has any; note its contents."""
         for path in self.log_dirs:
-            image, history = ClusterAssignments(path), read_history(f"{path}/{METADATA_TOPIC}-0")
-            for record in history.records():
-                image.replay(record)
+            reading = read_image(f"{path}/{METADATA_TOPIC}-0")
+            image = reading.image
             # A log that is not whole may lack the newest topics.
-            if history.is_whole and image.topics.names:
-                self.features = FinalizedFeatures(image.topics.features, history.end_offset - 1)
-                self._assigned = image.partitions
-                return image.topics.ids
+            if reading.is_whole and image.topics:
+                self.features = FinalizedFeatures(image.features, reading.end_offset - 1)
+                self._assigned = {topic_id: topic.partitions for topic_id, topic in image.topics.items()}
+                return image.topic_ids
         return {}
 
     def _grouped(self, copies: Iterable[PartitionCopy]) -> dict[str, ServedTopic]:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.names import METADATA_TOPIC
-from kafkalog_core.kafka.sim.cluster_metadata import read_history
-from kafkalog_core.topics.metadata_records import ScramCredential, ScramCredentialRemoved
+from kafkalog_core.kafka.sim.metadata_log import read_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -168,21 +167,14 @@ def users_of_cluster(log_dirs: Iterable[str]) -> Users:
     """Return the SCRAM users in the metadata log of a cluster (KIP-900); before KRaft they are in ZooKeeper."""
     users = Users()
     for log_dir in log_dirs:
-        history, kept = read_history(f"{log_dir}/{METADATA_TOPIC}-0"), dict[tuple[str, str], Credential]()
-        for record in history.records():
-            mechanism = SCRAM_NUMBERS.get(record.mechanism) if isinstance(record, _SCRAM_RECORDS) else None
-            if mechanism is None:
-                continue
-            if isinstance(record, ScramCredential) and record.iterations in ITERATIONS:
-                keys = record.stored_key, record.server_key
-                kept[mechanism, record.user] = Credential(record.salt, *keys, record.iterations)
-            elif isinstance(record, ScramCredentialRemoved):
-                kept.pop((mechanism, record.user), None)
+        kept: dict[tuple[str, str], Credential] = {}
+        for each in read_image(f"{log_dir}/{METADATA_TOPIC}-0").image.users.values():
+            mechanism = SCRAM_NUMBERS.get(each.mechanism)
+            if mechanism is not None and each.iterations in ITERATIONS:
+                keys = each.stored_key, each.server_key
+                kept[mechanism, each.user] = Credential(each.salt, *keys, each.iterations)
         for (mechanism, user), credential in kept.items():
             users.add(mechanism, user, credential)
         if kept:
             break
     return users
-
-
-_SCRAM_RECORDS: Final = (ScramCredential, ScramCredentialRemoved)

@@ -209,7 +209,7 @@ class TopicRequests:
         if assigned is not None and assigned.replicas:
             # the node of a directory that was given to another one is a replica too: it has a copy
             replicas = list(dict.fromkeys((*assigned.replicas, node.node_id) if is_there else assigned.replicas))
-            in_sync = list(assigned.in_sync or ())
+            in_sync = list(assigned.isr)
         return {
             "error_code": ErrorCode.NONE if is_there else ErrorCode.LEADER_NOT_AVAILABLE,
             "partition_index": number,

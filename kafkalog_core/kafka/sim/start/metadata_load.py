@@ -23,33 +23,35 @@ The log is read once for any number of releases. Damaged batches are not looked 
 from __future__ import annotations
 
 import os
-from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog_core.errors import FormatError, SettingError, StorageError
-from kafkalog_core.format.control import FlexibleReader, decode_control_key
-from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_TYPE_NAMES, MAX_BATCH_BYTES, MAX_INT64
+from kafkalog_core.format.layout import CONTROL_TYPE_NAMES, MAX_INT64
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
 from kafkalog_core.kafka.rules.metadata_rules import metadata_rules
 from kafkalog_core.kafka.rules.setting_table import check_topic_values, has_topic_setting
-from kafkalog_core.kafka.sim.cluster_metadata import ClusterTopics, read_file_levels
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_properties
+from kafkalog_core.kafka.sim.metadata_log import (
+    StoredRecord,
+    is_bootstrap_snapshot,
+    live_snapshots,
+    read_file_image,
+    stored_records,
+)
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of
+from kafkalog_core.topics.cluster_image import ClusterImage
 from kafkalog_core.topics.metadata_records import (
+    FRAME_VERSION,
     METADATA_VERSION,
     TOPIC_RESOURCE,
-    ConfigValue,
-    FeatureLevel,
-    PartitionAssigned,
-    Registration,
-    TopicRemoved,
-    decode_metadata_record,
+    decode_frame,
+    decode_record,
+    is_known,
 )
 from kafkalog_core.topics.record_decoders import metadata_record_names
 
@@ -74,17 +76,10 @@ __all__ = [
     "snapshot_places",
 ]
 
-_FRAME_VERSION: Final = 1
 NO_RECORD: Final = "the batch has no record, and Kafka's raft client refuses such a batch in this log"
 """Why no release loads a log with an empty batch, which verify finds too."""
 _BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"  # BootstrapDirectory.BINARY_BOOTSTRAP_FILENAME
-_BOOTSTRAP_SNAPSHOT: Final = f"{0:020}-{0:010}.checkpoint"
-_REGISTER_BROKER, _UNREGISTER_BROKER, _PARTITION_CHANGE = 0, 1, 5
-_BROKER_CHANGES: Final = frozenset(
-    (_UNREGISTER_BROKER, 7, 8, 17)
-)  # FenceBroker, UnfenceBroker, BrokerRegistrationChange
 _VOTER_TYPES: Final = frozenset(map(CONTROL_TYPE_NAMES.index, ("kraft_version", "kraft_voters")))
-_COLUMNS: Final = ("batch", "offset", "key_start", "key_size", "value_start", "value_size")
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
@@ -113,9 +108,7 @@ class SnapshotComparison(NamedTuple):
 def snapshot_places(partition: Partition) -> list[SnapshotPlace]:
     """Return the finished snapshots of a metadata log."""
     return [
-        SnapshotPlace(file.name.epoch or 0, file.name.base_offset or 0, file.path)
-        for file in partition.kraft_snapshots
-        if file.name.state is FileState.LIVE
+        SnapshotPlace(file.name.epoch or 0, file.name.base_offset or 0, file.path) for file in live_snapshots(partition)
     ]
 
 
@@ -187,18 +180,6 @@ class MetadataLoad(Struct, frozen=True, kw_only=True):
     missing: tuple[tuple[int, int], ...] = ()
 
 
-class _Record(NamedTuple):
-    """A record of a log or a snapshot; `control` is its type if it is a control record, else None.
-
-    A batch without records is one whose `value` is None.
-    """
-
-    path: str
-    offset: int
-    control: int | None
-    value: bytes | None
-
-
 class _Seen(NamedTuple):
     """The first record of its form: its number in the order of the load, and where it is.
 
@@ -229,73 +210,32 @@ class _Log(Struct):
         levels: the records of feature levels, in their order, each with the number of the record.
         broken: the first record that contradicts those before it, because one of them is missing, with its number;
             None: there is none.
-        topics: that exist at the end.
-        partitions: of topics by their ids.
-        brokers: that are registered.
-        settings: of topics at the end, each with the file and the offset of its record.
+        image: of the cluster at the end.
+        settings: where the last record of each setting of a topic is: the file and the offset.
     """
 
     forms: dict[tuple[object, ...], _Seen] = field(default_factory=dict)
-    levels: list[tuple[int, str, int, FeatureLevel]] = field(default_factory=list)
+    levels: list[tuple[int, str, int, dict[str, Any]]] = field(default_factory=list)
     broken: tuple[int, MetadataStop] | None = None
-    topics: ClusterTopics = field(default_factory=ClusterTopics)
-    partitions: dict[str, set[int]] = field(default_factory=dict)
-    brokers: set[int] = field(default_factory=set)
-    settings: dict[str, dict[str, tuple[str, int, str]]] = field(default_factory=dict)
+    image: ClusterImage = field(default_factory=ClusterImage)
+    settings: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
 
-    def add(self, number: int, record: _Record) -> None:
+    def add(self, number: int, stored: StoredRecord) -> None:
         """Add the record with a number."""
-        value = record.value
-        kind, version, says, problem = _decode(record)
-        form = (record.control, kind, version, problem)
+        kind, version, record, problem = _decode(stored)
+        form = (stored.control, kind, version, problem)
         if form not in self.forms:
-            self.forms[form] = _Seen(number, record.path, record.offset, *form)
-        if value is None or record.control is not None or problem or _is_bootstrap(record.path):
+            self.forms[form] = _Seen(number, stored.path, stored.offset, *form)
+        if record is None or is_bootstrap_snapshot(stored.path):
             return
-        reason = self._contradiction(kind, says, value)
+        reason = self.image.replay(record)
         if reason and self.broken is None:
-            self.broken = number, MetadataStop(path=record.path, offset=record.offset, reason=reason)
-        if says is None:
-            return
-        removed = self.topics.replay(says)
-        if removed is not None:
-            self.settings.pop(removed, None)
-        elif isinstance(says, FeatureLevel):
-            self.levels.append((number, record.path, record.offset, says))
-        elif isinstance(says, ConfigValue) and says.resource_type == TOPIC_RESOURCE:
-            of_topic = self.settings.setdefault(says.resource_name, {})
-            of_topic.pop(says.name, None)
-            if says.value is not None:
-                of_topic[says.name] = (record.path, record.offset, says.value)
-
-    def _contradiction(self, kind: int, says: MetadataRecord | None, value: bytes) -> str:
-        """Return why a record cannot be replayed after those before it; empty: it can.
-
-        The rules of `ClusterDelta`, `TopicsDelta` and `TopicDelta`, the same from 3.3 to 4.4.
-        """
-        if isinstance(says, Registration) and kind == _REGISTER_BROKER:
-            self.brokers.add(says.node_id)
-        elif kind in _BROKER_CHANGES:
-            node = _first_int32(value)
-            if node not in self.brokers:
-                return f"{_name(kind)} is about broker {node}, which no record before it registers"
-            if kind == _UNREGISTER_BROKER:
-                self.brokers.discard(node)
-        elif isinstance(says, PartitionAssigned):
-            if says.topic_id not in self.topics.names:
-                return f"{_name(kind)} is about the topic with id {says.topic_id}, which no record before it creates"
-            known = self.partitions.setdefault(says.topic_id, set())
-            if kind == _PARTITION_CHANGE and says.partition not in known:
-                topic = self.topics.names[says.topic_id]
-                return (
-                    f"{_name(kind)} is about partition {says.partition} of {topic}, which no record before it creates"
-                )
-            known.add(says.partition)
-        elif isinstance(says, TopicRemoved):
-            self.partitions.pop(says.topic_id, None)
-            if says.topic_id not in self.topics.names:
-                return f"{_name(kind)} is about the topic with id {says.topic_id}, which no record before it creates"
-        return ""
+            self.broken = number, MetadataStop(path=stored.path, offset=stored.offset, reason=reason)
+        fields = record.fields
+        if record.name == "FeatureLevelRecord":
+            self.levels.append((number, stored.path, stored.offset, fields))
+        elif record.name == "ConfigRecord" and fields["resource_type"] == TOPIC_RESOURCE:
+            self.settings[fields["resource_name"], fields["name"]] = stored.path, stored.offset
 
 
 def load_metadata(
@@ -341,7 +281,7 @@ def load_metadata(
 def _bootstrap_stop(directory: str, rules: MetadataRules) -> MetadataStop | None:
     """Return the stop at bootstrap.checkpoint, which is next to the directory of the log."""
     path = f"{os.path.dirname(directory)}/{_BOOTSTRAP_FILE}"
-    level = read_file_levels(path).finalized if rules.bootstrap_levels is not None else None
+    level = read_file_image(path).image.level if rules.bootstrap_levels is not None else None
     if rules.bootstrap_levels is None or level is None:
         return None
     lowest, highest = rules.bootstrap_levels
@@ -371,20 +311,21 @@ def _quorum_stop(directory: str, rules: MetadataRules) -> MetadataStop | None:
     return MetadataStop(path=path, offset=None, reason=reason)
 
 
-def _decode(record: _Record) -> tuple[int, int, MetadataRecord | None, str]:
+def _decode(stored: StoredRecord) -> tuple[int, int, MetadataRecord | None, str]:
     """Return type, version and content of a data record, and why no release decodes it; empty: some do."""
-    value = record.value
+    value = stored.value
     if value is None:
         return -1, 0, None, NO_RECORD
-    if record.control is not None:
+    if stored.control is not None:
         return -1, 0, None, ""
-    cursor = FlexibleReader(value, 0, "metadata record")
     kind, version = -1, 0
     try:
-        frame, kind, version = cursor.unsigned_varint(), cursor.unsigned_varint(), cursor.unsigned_varint()
-        if frame != _FRAME_VERSION:
-            return kind, version, None, f"the frame version {frame} is unknown"
-        return kind, version, decode_metadata_record(value), ""
+        frame = decode_frame(value)
+        kind, version = frame.kind, frame.record_version
+        if frame.version != FRAME_VERSION:
+            return kind, version, None, f"the frame version {frame.version} is unknown"
+        # Of a type or a version that no release knows, `MetadataRules` says so.
+        return kind, version, decode_record(value) if is_known(kind, version) else None, ""
     except FormatError as error:
         return kind, version, None, f"{_name(kind)} does not decode: {error}"
 
@@ -400,7 +341,7 @@ def _record_stop(log: _Log, rules: MetadataRules) -> MetadataStop | None:
         [] if undecoded is None else [(undecoded.number, _stop_of(undecoded, rules))]
     )
     if undecoded is None or not rules.knows_voters:
-        levels = ((number, _level_of(rules, path, offset, says)) for number, path, offset, says in log.levels)
+        levels = ((number, _level_of(rules, path, offset, fields)) for number, path, offset, fields in log.levels)
         stops += [next(((number, stop) for number, stop in levels if stop is not None), _NEVER), log.broken or _NEVER]
     return min(stops, key=lambda each: each[0], default=_NEVER)[1]
 
@@ -409,21 +350,21 @@ def _stop_of(seen: _Seen, rules: MetadataRules) -> MetadataStop:
     return MetadataStop(path=seen.path, offset=seen.offset, reason=_undecodable(seen, rules) or "")
 
 
-def _level_of(rules: MetadataRules, path: str, offset: int, record: FeatureLevel) -> MetadataStop | None:
+def _level_of(rules: MetadataRules, path: str, offset: int, fields: dict[str, Any]) -> MetadataStop | None:
     """Return the stop at the level of a feature; None: the release supports it."""
-    span = rules.range_of(record.name)
-    is_known = span[0] <= record.level <= span[1]
-    return None if is_known else _level_stop(path, offset, record.name, record.level, span)
+    name, level = fields["name"], fields["feature_level"]
+    span = rules.range_of(name)
+    return None if span[0] <= level <= span[1] else _level_stop(path, offset, name, level, span)
 
 
 def _undecodable(each: _Seen, rules: MetadataRules) -> str | None:
     """Return why a release does not decode a record; None: it does."""
-    if each.problem:
+    last = rules.records.get(each.kind)
+    if each.problem and (each.kind < 0 or (last is not None and each.version <= last)):
         return each.problem
     if each.control is not None:
         unknown = each.control in _VOTER_TYPES and not rules.knows_voters
         return f"the control record {CONTROL_TYPE_NAMES[each.control]} (KIP-853) is unknown" if unknown else None
-    last = rules.records.get(each.kind)
     if last is None:
         return f"records of type {each.kind} ({_name(each.kind)}) are unknown"
     if each.version > last:
@@ -439,11 +380,11 @@ def _level_stop(path: str, offset: int | None, name: str, level: int, span: tupl
 def _setting_stop(log: _Log, release: Release) -> MetadataStop | None:
     """Return the stop at a setting of a topic (`LogConfig.fromProps`); unknown ones are ignored."""
     refused = []
-    existing = log.topics.ids
-    for topic, settings in log.settings.items():
-        for name, (path, offset, value) in settings.items() if topic in existing else ():
+    for topic in log.image.topic_ids:
+        for name, value in log.image.configs_of(TOPIC_RESOURCE, topic).items():
             if not has_topic_setting(name, release):
                 continue
+            path, offset = log.settings[topic, name]
             try:
                 check_topic_values({name: value}, release)
             except SettingError as error:
@@ -455,22 +396,6 @@ def _setting_stop(log: _Log, release: Release) -> MetadataStop | None:
     if len(refused) > 1:
         reason += f"; {count_of(len(refused) - 1, 'other setting')} of topics too"
     return MetadataStop(path=path, offset=offset, reason=reason, setting=(topic, name))
-
-
-def _is_bootstrap(path: str) -> bool:
-    """Return whether a snapshot is the one that formatting writes, whose data is never replayed.
-
-    `Snapshots.BOOTSTRAP_SNAPSHOT_ID`: its records were written to the log when the first controller became active.
-    """
-    return os.path.basename(path) == _BOOTSTRAP_SNAPSHOT
-
-
-def _first_int32(value: bytes) -> int:
-    """Return the first field of a record about a broker: its id."""
-    cursor = FlexibleReader(value, 0, "metadata record")
-    for _ in range(3):  # frame, type, version
-        cursor.unsigned_varint()
-    return cursor.int32()
 
 
 def _name(kind: int) -> str:
@@ -499,64 +424,34 @@ def _log_end(partition: Partition, end_offset: int) -> tuple[int, int | None]:
 
 def _records(
     partition: Partition, compared: SnapshotComparison, end_offset: int, missing: list[tuple[int, int]]
-) -> Iterator[_Record]:
+) -> Iterator[StoredRecord]:
     """Yield the records of the newest snapshot, and those of the log from its offset on.
 
     missing: gets the ranges of offsets that the log does not have.
     """
     expected = 0
     if compared.newest is not None:
-        yield from (record for record, _ in _file_records(compared.newest.path, None))
+        yield from _resynced(compared.newest.path, None)
         expected = compared.newest.offset
         if compared.is_ahead:
             return
     for segment in partition.segments:
         if segment.log is None:
             continue
-        for record, (base, last) in _file_records(segment.log.path, segment.base_offset):
-            if base >= end_offset:
+        for record in _resynced(segment.log.path, segment.base_offset):
+            if record.base_offset >= end_offset:
                 return
-            if last < expected:
+            if record.last_offset < expected:
                 continue
-            if base > expected:
-                missing.append((expected, base - 1))
-                expected = base
+            if record.base_offset > expected:
+                missing.append((expected, record.base_offset - 1))
+                expected = record.base_offset
             if record.value is None or record.offset >= expected:
                 yield record
-                expected = (last if record.value is None else record.offset) + 1
+                expected = (record.last_offset if record.value is None else record.offset) + 1
 
 
-def _file_records(path: str, base_offset: int | None) -> Iterator[tuple[_Record, tuple[int, int]]]:
-    """Yield the records of a file, each with the first and the last offset of its batch."""
-    with Source.open(path) as source:
-        for item in scan(source, base_offset=base_offset, options=ScanOptions(resync=True)):
-            if isinstance(item, Damage):
-                continue
-            batches = item.batches
-            attributes, bases, lasts = (batches.column(name) for name in ("attributes", "base_offset", "last_offset"))
-            empty = deque(row for row, count in enumerate(batches.column("record_count")) if not count)
-            for piece in decode_run(item.memory, batches, max_bytes=MAX_BATCH_BYTES):
-                if not isinstance(piece, RecordRun):
-                    continue
-                columns = (piece.records.column(name) for name in _COLUMNS)
-                for row, offset, key, key_size, value, value_size in zip(*columns, strict=True):
-                    while empty and empty[0] < row:
-                        yield _empty_batch(path, bases, lasts, empty.popleft())
-                    control = None
-                    if attributes[row] & CONTROL_BIT:
-                        control = _control_type(bytes(piece.memory[key : key + max(0, key_size)]))
-                    data = bytes(piece.memory[value : value + max(0, value_size)])
-                    yield _Record(path, offset, control, data), (bases[row], lasts[row])
-            for row in empty:
-                yield _empty_batch(path, bases, lasts, row)
-
-
-def _empty_batch(path: str, bases: Sequence[int], lasts: Sequence[int], row: int) -> tuple[_Record, tuple[int, int]]:
-    return _Record(path, bases[row], None, None), (bases[row], lasts[row])
-
-
-def _control_type(key: bytes) -> int:
-    try:
-        return decode_control_key(key)[0].type
-    except FormatError:
-        return -1
+def _resynced(path: str, base_offset: int | None) -> Iterator[StoredRecord]:
+    """Yield the records of a file; what the recovery of the log removes is not looked for."""
+    records = stored_records(path, base_offset, resync=True)
+    return (record for record in records if isinstance(record, StoredRecord))
