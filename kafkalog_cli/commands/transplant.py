@@ -44,16 +44,20 @@ EXAMPLES = (
 @common.targets_argument
 @click.option("--cluster-id", required=True, metavar="ID", help="The id of the new cluster.")
 @click.option(
-    "--node-id", type=click.IntRange(min=0), metavar="N", help="The node that gets the directories.  [default: it stays]"
+    "--node-id",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The node of the new cluster that gets the directories.  [default: the same id]",
 )
 @click.option(
     "--topic-ids",
     metavar="PATH",
+    multiple=True,
     type=click.Path(readable=False),
     help=(
         "The topics of the new cluster: a file with the output of kafka-topics.sh --describe, or a log directory of "
-        "the new cluster with its metadata log, best that of the same node. Without it, the directories keep their "
-        "own metadata log, and only the ids in meta.properties change."
+        "the new cluster with its metadata log, best that of the same node. Repeatable, for directories of several "
+        "nodes. Without it, the directories keep their own metadata log, and only the ids in meta.properties change."
     ),
 )
 @click.option(
@@ -66,7 +70,7 @@ def transplant_command(
     paths: tuple[str, ...],
     cluster_id: str,
     node_id: int | None,
-    topic_ids: str | None,
+    topic_ids: tuple[str, ...],
     directory_id: str | None,
     repair: RepairOptions,
 ) -> int:
@@ -81,13 +85,14 @@ def transplant_command(
     """
     for option, value in (("--cluster-id", cluster_id), ("--directory-id", directory_id)):
         if value is not None and parse_uuid(value) is None:
-            raise click.UsageError(f"{option} {value!r} is not an id: 22 characters, as kafka-storage.sh random-uuid prints")
+            shape = "22 characters, as kafka-storage.sh random-uuid prints"
+            raise click.UsageError(f"{option} {value!r} is not an id: {shape}")
     if directory_id is not None and len(paths) != 1:
         raise click.UsageError("--directory-id is the id of one log directory: name one PATH")
     options = {
         "cluster_id": cluster_id,
         "node_id": node_id,
-        "topic_ids": None if topic_ids is None else os.path.abspath(topic_ids),
+        "topic_ids": [os.path.abspath(path) for path in topic_ids],
         "directory_id": directory_id,
     }
     return run_repair("transplant", paths, Selection(), options, repair)

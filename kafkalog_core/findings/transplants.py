@@ -41,7 +41,7 @@ TRANSPLANTS: Final = {
         "Gives out producer ids from the start of the new cluster on. It would take a new producer for an old one with "
         "the same id.",
         "Nothing needs to be done: a producer that goes on is accepted with any sequence number.",
-        "A batch of a producer id, epoch and sequence that the leader knows counts as a repetition, and is not written.",
+        "A batch with a producer id, epoch and sequence that the leader knows is a duplicate: it is not written again.",
     ),
     "transplant.offsets": FindingType(
         "info",
@@ -77,7 +77,7 @@ TRANSPLANTS: Final = {
         "info",
         "The metadata log of the new cluster, {source}, replaces that of the old one (files: {count}).",
         None,
-        "Start no broker on {source} afterwards: two nodes with one identity vote twice.",
+        "Start no broker on the directory that it was copied from: two nodes would have one identity.",
         "A node keeps its metadata log in its first log directory, or in metadata.log.dir.",
     ),
     "transplant.metadata-removed": FindingType(

@@ -27,6 +27,7 @@ from kafkalog_core.storage.changing.changes import pieces
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
+from kafkalog_core.topics.group_offsets import place_of_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -107,8 +108,6 @@ def rewritten_log(log: FileInfo, edit: LogEdit) -> Iterator[bytes | bytearray | 
 
 
 # --- committed offsets ------------------------------------------------------------------------------------------------
-_OFFSET_KEYS: Final = frozenset({0, 1})
-"""OffsetCommitKey has these versions; a key of another version is that of a group (`CoordinatorRecordType`)."""
 _FIRST_WITH_EPOCH: Final = 3
 _FIRST_WITH_TOPIC_ID: Final = 4
 _EPOCH_AT: Final = 10
@@ -172,21 +171,12 @@ def _committed(memory: memoryview, batches: BatchColumns, row: int) -> Iterator[
         if isinstance(piece, PayloadDamage):
             return
         for key_start, key_size, start, size in zip(*(piece.records.column(name) for name in names), strict=True):
-            if key_size < 2 or size < _EPOCH_AT + 4:  # a tombstone has no value
+            if key_size < 0 or size < _EPOCH_AT + 4:  # a tombstone has no value
                 continue
-            topic = _topic_of(bytes(piece.memory[key_start : key_start + key_size]))
+            committed = place_of_key(bytes(piece.memory[key_start : key_start + key_size]))
             value = bytes(piece.memory[start : start + size])
-            if topic is not None and int.from_bytes(value[:2], "big") >= _FIRST_WITH_EPOCH:
-                yield topic, start, value
-
-
-def _topic_of(key: bytes) -> str | None:
-    """Return the topic in an OffsetCommitKey: version, group and topic, each string after its size; None: it is none."""
-    if int.from_bytes(key[:2], "big") not in _OFFSET_KEYS:
-        return None
-    group_end = 4 + int.from_bytes(key[2:4], "big")
-    size = int.from_bytes(key[group_end : group_end + 2], "big")
-    return key[group_end + 2 : group_end + 2 + size].decode("utf-8", "replace")
+            if committed is not None and int.from_bytes(value[:2], "big") >= _FIRST_WITH_EPOCH:
+                yield committed[0], start, value
 
 
 def _topic_id_place(value: bytes) -> int | None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import FormatError, SelectionError, StorageError
 from kafkalog_core.findings import found
@@ -47,7 +48,7 @@ from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.repair.plan import PlanRequest
@@ -72,7 +73,7 @@ _READ_SEGMENTS: Final = frozenset({SegmentState.ACTIVE, SegmentState.CLOSED, Seg
 def plan_transplant(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """Plan `kafkalog transplant`: stage the changes of one log directory, and return the report.
 
-    Options: `cluster_id`, `node_id` (None: it is kept), `topic_ids` (path; None: the directory keeps its own metadata
+    Options: `cluster_id`, `node_id` (None: it is kept), `topic_ids` (paths; none: the directory keeps its own metadata
     log), `directory_id` (None: that of the new cluster's metadata log, else it is kept).
 
     Raises:
@@ -92,12 +93,13 @@ class _Planner:
         self._root = request.target.root
         self._context = request.context()
         broker_dir = self._context.broker_dir
-        assert broker_dir is not None  # a whole log directory is named
+        if broker_dir is None:  # a whole log directory is named, as `plan_transplant` has checked
+            raise SelectionError("is no log directory", path=self._root)
         self._broker_dir = broker_dir
         self._cluster_id = str(request.options["cluster_id"])
-        node_id, topic_ids = request.options.get("node_id"), request.options.get("topic_ids")
+        node_id = request.options.get("node_id")
         self._node_id = broker_dir.node_id if node_id is None else str(node_id)
-        self._destination = None if topic_ids is None else read_destination(str(topic_ids), self._cluster_id)
+        self._destination = self._read_destination()
         self._metadata_dir = f"{self._root}/{METADATA_TOPIC}-0"
         self._findings: list[Finding] = []
         self._refusals: list[Finding] = []
@@ -131,6 +133,17 @@ class _Planner:
             undecided=self._undecided,
             verdict=self._verdict(len(places)),
         )
+
+    def _read_destination(self) -> Destination | None:
+        """Return the new cluster, from the directory of the same node if it was given; None: none was given."""
+        paths = cast("Sequence[str]", self._request.options.get("topic_ids") or ())
+        found = [
+            self._request.target.named_dirs.once(
+                ("destination", path, self._cluster_id), partial(read_destination, path, self._cluster_id)
+            )
+            for path in paths
+        ]
+        return next((each for each in found if each.is_own_dir(self._node_id)), found[0] if found else None)
 
     def _verdict(self, count: int) -> str:
         node = "a node" if self._node_id is None else f"node {self._node_id}"
@@ -203,18 +216,17 @@ class _Planner:
             partition = None if topic_id is None else own.partition(topic_id, place.name.partition or 0)
             if partition is None:
                 self._stray(place, "its metadata log does not have this partition with the id in partition.metadata")
-            elif self._node_id not in map(str, partition.replicas):
+            elif not _has(partition.replicas, self._node_id):
                 self._stray(place, f"its metadata log has the replicas {_nodes(partition.replicas)}")
             else:
                 self._kept += 1
 
     def _stray(self, place: PartitionPath, why: str) -> None:
-        name = place.name
-        self._refusals.append(
-            found(
-                "transplant.stray", place.path, topic=name.topic, partition=name.partition, why=why, node_id=self._node_id
-            )
+        name, node_id = place.name, self._node_id
+        finding = found(
+            "transplant.stray", place.path, topic=name.topic, partition=name.partition, why=why, node_id=node_id
         )
+        self._refusals.append(finding)
 
     # --- a directory that changes its metadata log --------------------------------------------------------------------
     def _transplant(self, places: list[PartitionPath], destination: Destination, own: ClusterImage | None) -> None:
@@ -226,7 +238,7 @@ class _Planner:
                 self._stray(place, f"it has no topic {place.name.topic}")
             elif replicas is None:
                 self._stray(place, f"topic {place.name.topic} has no partition {place.name.partition} there")
-            elif self._node_id not in map(str, replicas):
+            elif not _has(replicas, self._node_id):
                 self._stray(place, f"its replicas are on nodes {_nodes(replicas)}")
             else:
                 kept.append((place, topic.topic_id))
@@ -356,7 +368,7 @@ class _Planner:
             if own is not None:
                 topic = own.topic(partition.topic or "")
                 state = None if topic is None else topic.partitions.get(partition.partition or 0)
-            if own is not None and state is not None and old_id in map(str, state.isr):
+            if own is not None and state is not None and _has(state.isr, old_id):
                 continue
             end = _end_of(partition)
             others = dict(self._other_ends(partition))
@@ -417,5 +429,9 @@ def _end_of(partition: Partition) -> int | None:
     return None if extent is None or not extent.is_sure else extent.end
 
 
-def _nodes(nodes: object) -> str:
-    return ", ".join(map(str, nodes)) or "none"  # type: ignore[call-overload]
+def _has(nodes: Iterable[int], node_id: str | None) -> bool:
+    return any(str(node) == node_id for node in nodes)
+
+
+def _nodes(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, nodes)) or "none"

@@ -1,0 +1,1 @@
+"""`cluster`: the cluster that the metadata log on the disks describes."""
