@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MECHANISMS",
     "OPERATIONS",
-    "SECRET_CONFIGS",
     "Volume",
     "is_secret",
     "printable",

@@ -183,7 +183,7 @@ def _left(image: ClusterImage, left: list[str]) -> Iterator[str]:
     left += [f"{count_of(acls, 'ACL')} on delegation tokens and users"] if acls else []
     settings = sum(kind != TOPIC_RESOURCE for kind, _ in image.configs)
     left += (
-        [f"settings of {count_of(settings, 'broker, group or metrics resource')}: spec.kafka.config"]
+        [f"{count_of(settings, 'resource')} with settings of brokers, groups or metrics: spec.kafka.config"]
         if settings
         else []
     )

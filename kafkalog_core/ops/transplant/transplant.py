@@ -386,7 +386,7 @@ class _Planner:
                         node_id=self._node_id,
                     )
                 )
-            elif not others:
+            elif end is None or not others:
                 isr = "unknown" if state is None else _nodes(state.isr)
                 shown.append(f"{partition.topic}-{partition.partition} (ISR {isr}, it ends at offset {end})")
                 unknown[partition.topic or ""] += 1
