@@ -32,15 +32,14 @@ TRANSPLANTS: Final = {
         "As a leader with a lower epoch than the log, it drops the old epochs, and then refuses fetches of followers "
         "that have them.",
         "Nothing needs to be done: the checksum of a batch does not cover the leader epoch.",
-        "A leader answers OFFSET_OUT_OF_RANGE to a follower whose last epoch it does not know (Partition.readRecords), "
-        "and a consumer takes its position for truncated.",
+        "A leader answers OFFSET_OUT_OF_RANGE to a follower whose last epoch it does not know (Partition.readRecords).",
     ),
     "transplant.producers": FindingType(
         "info",
         "Producer snapshots keep only producers with an open transaction.",
         "Gives out producer ids from the start of the new cluster on. It would take a new producer for an old one with "
         "the same id.",
-        "Nothing needs to be done: a producer that goes on is accepted with any sequence number.",
+        "Nothing needs to be done.",
         "A batch with a producer id, epoch and sequence that the leader knows is a duplicate: it is not written again.",
     ),
     "transplant.offsets": FindingType(
@@ -55,22 +54,22 @@ TRANSPLANTS: Final = {
         "Committed offsets in {count} compressed batches keep the leader epochs of the old cluster.",
         None,
         "Set the offsets of these groups again: kafka-consumer-groups.sh --reset-offsets.",
-        "A change in a compressed batch changes its size. Brokers compress __consumer_offsets only with "
-        "offsets.topic.compression.codec.",
+        "A change in a compressed batch changes its size. offsets.topic.compression.codec says whether they are "
+        "compressed; it is off by default.",
     ),
     "transplant.by-topic-id": FindingType(
         "warning",
-        "The records of {topic} name topics by their ids in the old cluster, so the new one does not find {what}.",
+        "The records of {internal} name topics by their ids in the old cluster, so the new one does not find {what}.",
         None,
-        "Plan for it: share groups begin again by share.auto.offset.reset, and tiered segments are not read.",
+        "Plan for it: share groups begin again, and segments in tiered storage are not found.",
         "Both topics have topic ids in their keys, which the plan does not change.",
     ),
     "transplant.directory-id": FindingType(
         "warning",
-        "The id of this log directory in the new cluster is unknown, so directory.id is kept.",
-        "Registers the id when it starts.",
-        "If node {node_id} has several log directories, take --topic-ids from a log directory of the new cluster, or "
-        "name the id with --directory-id.",
+        "The id of this log directory of node {node_id} in the new cluster is unknown, so directory.id is kept.",
+        None,
+        "If the node has several log directories, take --topic-ids from a log directory of the new cluster, or name the "
+        "id with --directory-id.",
         "The output of kafka-topics.sh has no ids of log directories; a metadata log has them (KIP-858).",
     ),
     "transplant.metadata-copied": FindingType(
@@ -88,6 +87,15 @@ TRANSPLANTS: Final = {
         "--topic-ids. To look at the old cluster later, undo the run, or keep a copy of this directory.",
         "A node that starts with the metadata log of another cluster believes in the topics of that one.",
     ),
+    "transplant.producer-ids": FindingType(
+        "warning",
+        "Transactional ids in __transaction_state keep producer ids of the old cluster, and the new one gives out ids "
+        "from {next_id} on: a new producer may get the same id.",
+        "Refuses a batch whose producer epoch is lower than the last one of its producer id in the partition.",
+        "Unless transactions of the old cluster must go on, delete __transaction_state in the new cluster, and plan "
+        "again: producers with a transactional id then get new ids.",
+        "The next producer id is in the metadata log (ProducerIdsRecord), and each cluster begins at 0.",
+    ),
     "transplant.unclean": FindingType(
         "warning",
         f"There is no clean shutdown file ({CLEAN_MARK}): the broker of the old cluster did not stop cleanly.",
@@ -101,16 +109,16 @@ TRANSPLANTS: Final = {
         "warning",
         "The clean shutdown file keeps a broker epoch of the old cluster: the one of node {node_id} in the new cluster "
         "is unknown.",
-        "Registers with this epoch. With eligible leader replicas (KIP-966) the controller takes the node out of the "
-        "ISR, as after an unclean shutdown.",
+        None,
         "Take --topic-ids from a log directory of the new cluster, which has the epoch.",
         "The file holds the epoch of the last registration (CleanShutdownFileHandler).",
     ),
     "transplant.behind": FindingType(
         "error",
-        "This replica ends at offset {end}, but {other} ends at {other_end}. The new cluster takes both for in sync.",
+        "This replica of node {node_id} ends at offset {end}, but {other} ends at {other_end}. The new cluster takes both "
+        "for in sync.",
         "As the leader, it makes its followers truncate to its own log end offset.",
-        "Take node {node_id} out of the partition's replicas in the new cluster, and plan again. Add it afterwards.",
+        "Take this node out of the replicas of the partition in the new cluster, and plan again. Add it afterwards.",
         "A new topic has all its replicas in the ISR, whatever their logs hold.",
     ),
     "transplant.maybe-behind": FindingType(

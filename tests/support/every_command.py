@@ -160,6 +160,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--replica {other} {kafka}"),
     ),
     "checkpoint": (Case("--jobs 1 {kafka}"), Case("--jobs 1 --apply {kafka}")),
+    "transplant": (
+        Case("--jobs 1 --cluster-id bmV3LWNsdXN0ZXItLS0wMQ {kafka}"),
+        Case("--jobs 1 --cluster-id ZGVtby1rYWZrYWxvZy0wMQ --topic-ids {other} {kafka}"),
+        Case("--jobs 1 --cluster-id bmV3LWNsdXN0ZXItLS0wMQ --apply {other}"),
+    ),
     "retain": (
         Case("--jobs 1 --now {now} {kafka}"),
         Case("--jobs 1 --now {now} --what-if retention.ms=1 --until 2026-12-21 {kafka}"),

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_transplant"]
 
 _OFFSETS: Final = "__consumer_offsets"
+_TRANSACTIONS: Final = "__transaction_state"
 _BY_TOPIC_ID: Final = {
     "__share_group_state": "the progress of share groups",
     "__remote_log_metadata": "where the segments in tiered storage are",
@@ -249,7 +250,7 @@ class _Planner:
         offsets = CommittedOffsets(destination.topic_ids)
         for partition, place, topic_id in partitions:
             self._stage_partition(partition, place, topic_id, offsets)
-        self._report(destination, offsets, {place.name.topic or "" for place, _ in kept})
+        self._report(destination, offsets, own, {place.name.topic or "" for place, _ in kept})
         self._judge_replicas([partition for partition, _, _ in partitions], own)
         self._stage_metadata_log(destination)
         self._stage_clean_shutdown(destination)
@@ -344,8 +345,13 @@ class _Planner:
         self._stage.write(path, [content], why=why, like=self._root)
 
     # --- what is reported ---------------------------------------------------------------------------------------------
-    def _report(self, destination: Destination, offsets: CommittedOffsets, topics: set[str]) -> None:
+    def _report(
+        self, destination: Destination, offsets: CommittedOffsets, own: ClusterImage | None, topics: set[str]
+    ) -> None:
         root, edit = self._root, self._edit
+        next_id = 0 if destination.image is None else destination.image.next_producer_id
+        if _TRANSACTIONS in topics and (own is None or own.next_producer_id > next_id):
+            self._findings.append(found("transplant.producer-ids", root, next_id=next_id))
         if edit.batches:
             self._findings.append(found("transplant.epochs", root, count=edit.batches, highest=edit.highest))
         if self._ended_producers:
@@ -356,7 +362,7 @@ class _Planner:
             self._findings.append(found("transplant.offsets-compressed", root, count=offsets.compressed))
         for topic, what in _BY_TOPIC_ID.items():
             if topic in topics:
-                self._findings.append(found("transplant.by-topic-id", root, topic=topic, what=what))
+                self._findings.append(found("transplant.by-topic-id", root, internal=topic, what=what))
         if destination.image is None and self._request.options.get("directory_id") is None:
             self._findings.append(found("transplant.directory-id", self._broker_dir.meta_path, node_id=self._node_id))
 

@@ -29,7 +29,7 @@ KEY = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
 """OffsetCommitKey version 1: group g, partition 0 of topic t."""
 OLD_ID, NEW_ID = bytes(range(16)), "EBESExQVFhcYGRobHB0eHw"
 VALUE_3 = b"\x00\x03" + (5).to_bytes(8, "big") + (7).to_bytes(4, "big") + b"\x00\x00" + bytes(8)
-VALUE_4 = (
+VALUE_4 = VALUE_3[:1] + b"\x04" + VALUE_3[2:14] + b"\x03md" + bytes(8) + b"\x01\x00\x10" + OLD_ID
     b"\x00\x04" + (5).to_bytes(8, "big") + (7).to_bytes(4, "big") + b"\x03md" + bytes(8) + b"\x01\x00\x10" + OLD_ID
 )
 VALUE_1 = b"\x00\x01" + (5).to_bytes(8, "big") + b"\x00\x00" + bytes(16)
