@@ -192,7 +192,8 @@ def test_old_disks_in_a_new_cluster(disks: tuple[list[Replicated], list[Replicat
     with in_place(old, new):
         before = [logs_of(node) for node in new]
         paths = [node.log_dir for node in new]
-        own = [word for node in new for word in ("--topic-ids", node.own)]
+        # Node 3 is a broker alone: it fetches the metadata log from the controller
+        own = [word for node in new[:2] for word in ("--topic-ids", node.own)]
         command = ("transplant", *paths, "--cluster-id", NEW_ID, *own, "--apply")
         assert run(*command).status == 0
         for node in new:  # undone, and applied again
@@ -236,7 +237,8 @@ def test_old_disks_with_new_ids_alone(disks: tuple[list[Replicated], list[Replic
             node.start()
         wait_in_sync(new[0], topics=["payments", "__transaction_state"])
         time.sleep(10)  # ten times as long as the others took
-        lines = [line for line in new[0].describe().splitlines() if "Topic: orders\tPartition" in line]
-        assert {line.partition("Isr: ")[2].split()[0] for line in lines} == {"1"}, lines
+        assert max(epochs_of(old[0])) > 4  # those of partition 1 need not be above those of the new cluster
+        (line,) = [line for line in new[0].describe().splitlines() if "Topic: orders\tPartition: 0" in line]
+        assert line.partition("Isr: ")[2].split()[0] == "1", line
         values = new[0].read("orders", "modern", SENT, "--command-property", "group.protocol=consumer")
         assert {value.split()[0] for value in values} == {"old"}
