@@ -82,6 +82,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.compact:compact_command",
         "Forecast what the log cleaner does, or clean logs.",
     ),
+    "cluster": (
+        "kafkalog_cli.commands.cluster:cluster_command",
+        "Show the cluster that the metadata log describes: nodes, topics, leaders, volumes.",
+    ),
     "groups": ("kafkalog_cli.commands.groups:groups_command", "Show offsets, members and lag of each consumer group."),
     "transactions": (
         "kafkalog_cli.commands.transactions:transactions_command",
@@ -114,7 +118,7 @@ SECTIONS: Final = {
         "undo",
     ),
     "Serve (read a dead disk with any Kafka client)": ("serve",),
-    "Cluster (many disks at once)": ("spark",),
+    "Cluster (many disks at once)": ("cluster", "spark"),
     "Other": ("bench", "completion"),
 }
 """The commands by the question that they answer."""
@@ -124,6 +128,9 @@ MEANT: Final = {
     "cat": ("dump",),
     "catalog": ("spark catalog",),
     "check": ("verify",),
+    "acl": ("cluster --acls",),
+    "broker": ("cluster",),
+    "brokers": ("cluster",),
     "clean": ("compact",),
     "compare": ("spark replicas",),
     "consumers": ("groups", "serve"),
@@ -141,8 +148,10 @@ MEANT: Final = {
     "help": ("--help",),
     "index": ("reindex",),
     "lag": ("groups",),
+    "leader": ("cluster --history",),
     "list": ("dump --segments",),
     "lso": ("transactions",),
+    "metadata": ("cluster",),
     "ls": ("dump --segments",),
     "offset": ("seek --offset N",),
     "offsets": ("dump --segments", "groups"),
@@ -159,7 +168,9 @@ MEANT: Final = {
     "sql": ("spark sql",),
     "start": ("preflight", "serve"),
     "tail": ("dump --follow",),
+    "topics": ("cluster",),
     "txn": ("transactions",),
+    "users": ("cluster --users",),
     "why": ("explain",),
 }
 """Words that other tools have for what a command does. A word that is later a command of its own is removed here."""

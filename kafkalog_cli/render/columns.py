@@ -261,6 +261,24 @@ _GROUP_EVENT: Final = (
     word_column("member", "member_id", 1),
     sentence_column("detail", "detail"),
 )
+_CLUSTER_EVENT: Final = (
+    time_column("time (UTC)", "timestamp_ms"),
+    number_column("offset", "offset", 2),
+    word_column("event", "event"),
+    TableColumn(
+        "partition", lambda row: place_of({"topic": row.get("topic"), "partition": row.get("partition")}) or NONE
+    ),
+    number_column("node", "node_id", 1),
+    sentence_column("detail", "detail"),
+)
+_CLUSTER_DIFFERENCE: Final = (
+    TableColumn("of", lambda row: plain(row.get("kind")).removeprefix("cluster_")),
+    word_column("what", "what"),
+    word_column("change", "change", 1),
+    word_column("column", "column"),
+    TableColumn("before", lambda row: plain(row.get("before")), flexible=True),
+    TableColumn("after", lambda row: plain(row.get("after")), flexible=True),
+)
 SHOWN: Final[dict[str, tuple[TableColumn, ...]]] = {
     "batch": _BATCH,
     "record": _RECORD,
@@ -278,6 +296,8 @@ SHOWN: Final[dict[str, tuple[TableColumn, ...]]] = {
     "catalog": _CATALOG,
     "count": _COUNT,
     "group_event": _GROUP_EVENT,
+    "cluster_event": _CLUSTER_EVENT,
+    "cluster_difference": _CLUSTER_DIFFERENCE,
 }
 
 
@@ -305,7 +325,7 @@ def heading_of(row: Mapping[str, object]) -> str:
     """Return the file of a row, which is written once above consecutive rows of the same file."""
     if row.get("type") in {"segment", "catalog"}:
         return partition_of(row)
-    if row.get("type") == "count":
+    if row.get("type") in {"count", "cluster_event", "cluster_difference"}:
         return ""
     if row.get("type") == "group_event":
         return plain(row.get("group"))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog_cli.render.columns import Transactions
+    from kafkalog_core.ops.cluster.request import ClusterFound
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.dump.parallel import ChunkWriter
     from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from kafkalog_core.output.tables import Table
 
 __all__ = [
+    "CLUSTERS",
     "COMPACTIONS",
     "COMPATS",
     "EXPORTS",
@@ -368,6 +370,25 @@ GROUPS: Final[ResultKind[GroupBasis | GroupResult]] = ResultKind(
     tables=(tables.GROUP, tables.GROUP_MEMBER, tables.GROUP_OFFSET, tables.FINDING),
     rows_of=f"{_OPS}.groups.request:rows_of",
     for_people={"table": f"{_RENDER}.group_table:GroupTable"},
+)
+CLUSTERS: Final[ResultKind[ClusterFound]] = ResultKind(
+    tables=(
+        tables.CLUSTER,
+        tables.CLUSTER_FEATURE,
+        tables.CLUSTER_BROKER,
+        tables.CLUSTER_CONTROLLER,
+        tables.CLUSTER_TOPIC,
+        tables.CLUSTER_PARTITION,
+        tables.CLUSTER_CONFIG,
+        tables.CLUSTER_ACL,
+        tables.CLUSTER_QUOTA,
+        tables.CLUSTER_USER,
+        tables.CLUSTER_TOKEN,
+        tables.CLUSTER_DIRECTORY,
+        tables.FINDING,
+    ),
+    rows_of=f"{_OPS}.cluster.request:ClusterFound.chunks",
+    for_people={"table": f"{_RENDER}.cluster_table:ClusterTable"},
 )
 EXPORTS: Final[ResultKind[Chunk]] = ResultKind(
     tables=(tables.EXPORT, tables.FINDING), for_people={"table": f"{_RENDER}.job_tables:ExportTable"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.excisions import EXCISIONS
 from kafkalog_core.findings.files import FILES, INDEXES, SMALL_FILES
-from kafkalog_core.findings.jobs import CATALOGS, EXPORTS, GROUPS, LOOKUPS, REPLICAS
+from kafkalog_core.findings.jobs import CATALOGS, CLUSTER, EXPORTS, GROUPS, LOOKUPS, REPLICAS
 from kafkalog_core.findings.kinds import Finding
 from kafkalog_core.findings.logdirs import CHECKPOINTS, LOG_DIRS, METADATA_LOG
 from kafkalog_core.findings.logs import LOGS
@@ -55,6 +55,7 @@ _TYPES: Final = (
     | EXPORTS
     | CATALOGS
     | GROUPS
+    | CLUSTER
     | STARTS
     | TRANSPLANTS
 )

@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkalog_core.findings.kinds import VERIFY, FindingType
 
-__all__ = ["CATALOGS", "EXPORTS", "GROUPS", "LOOKUPS", "REPLICAS"]
+__all__ = ["CATALOGS", "CLUSTER", "EXPORTS", "GROUPS", "LOOKUPS", "REPLICAS"]
 
 
 _CHOICE: Final = (
@@ -243,6 +243,34 @@ LOOKUPS: Final = {
 
 _AT_FILE: Final = "kafkalog verify {file}"
 
+CLUSTER: Final = {
+    "cluster.unread": FindingType(
+        "error",
+        "The metadata log cannot be read{place}: {problem}. What is shown of the cluster ends before offset {end}; "
+        "what comes after it is unknown.",
+        "Depends on the damage: kafkalog preflight simulates the next start.",
+        cure=(
+            "Name the log directories of the other controllers and brokers too: each has a copy of this log, and the "
+            f"newest whole one is used. To see all damage: {VERIFY.partition(' {')[0]}."
+        ),
+        meaning=(
+            "The cluster is shown as it was after the last record before the damage. A damaged or missing batch may "
+            "hold any change: a topic, a leader, a setting."
+        ),
+        next_step=_AT_FILE,
+    ),
+    "cluster.contradiction": FindingType(
+        "error",
+        "The metadata log contradicts itself, so {records} do not count. The first one: {problem}.",
+        "Ends its process at this record: a fatal fault of its metadata loader.",
+        cure=(
+            "Records before this one are missing. Name the log directories of the other controllers and brokers too: "
+            "the copy with the latest end is used."
+        ),
+        meaning="Every change of a topic, a partition or a broker follows the record that made it.",
+        next_step=_AT_FILE,
+    ),
+}
 GROUPS: Final = {
     "groups.unread": FindingType(
         "error",

@@ -456,15 +456,17 @@ def _partition(image: ClusterImage, fields: dict[str, Any]) -> str:
     return ""
 
 
-_CHANGED: Final = {
-    "isr": "isr",
-    "replicas": "replicas",
-    "removing_replicas": "removing",
-    "adding_replicas": "adding",
-    "eligible_leader_replicas": "elr",
-    "last_known_elr": "last_known_elr",
-}
-"""Fields of a PartitionChangeRecord, and the attributes that they replace; null keeps them."""
+def _change_further(partition: PartitionState, fields: dict[str, Any]) -> None:
+    if fields["removing_replicas"] is not None:
+        partition.removing = _nodes(fields["removing_replicas"])
+    if fields["adding_replicas"] is not None:
+        partition.adding = _nodes(fields["adding_replicas"])
+    if fields["eligible_leader_replicas"] is not None:
+        partition.elr = _nodes(fields["eligible_leader_replicas"])
+    if fields["last_known_elr"] is not None:
+        partition.last_known_elr = _nodes(fields["last_known_elr"])
+    if fields["directories"] is not None:
+        partition.directories = _ids(fields["directories"])
 
 
 def _change_partition(image: ClusterImage, fields: dict[str, Any]) -> str:
@@ -477,11 +479,12 @@ def _change_partition(image: ClusterImage, fields: dict[str, Any]) -> str:
     if partition is None:
         what = "PartitionChangeRecord"
         return f"{what} is about partition {number} of {topic.name}, which no record before it creates"
-    for key, name in _CHANGED.items():
-        if fields[key] is not None:
-            setattr(partition, name, _nodes(fields[key]))
-    if fields["directories"] is not None:
-        partition.directories = _ids(fields["directories"])
+    # None keeps what there is. Most records change the ISR and the leader alone.
+    if fields["isr"] is not None:
+        partition.isr = _nodes(fields["isr"])
+    if fields["replicas"] is not None:
+        partition.replicas = _nodes(fields["replicas"])
+    _change_further(partition, fields)
     if fields["leader"] != SAME_LEADER:  # the same leader again is an election too
         partition.leader = fields["leader"]
         partition.leader_epoch += 1
@@ -509,10 +512,11 @@ def _clear_elr(image: ClusterImage, fields: dict[str, Any]) -> str:
 def _config(image: ClusterImage, fields: dict[str, Any]) -> str:
     resource = fields["resource_type"], fields["resource_name"]
     given = image.configs.setdefault(resource, {})
-    given.pop(fields["name"], None)
     if fields["value"] is not None:
         given[fields["name"]] = fields["value"]
-    elif not given:
+    else:
+        given.pop(fields["name"], None)
+    if not given:
         del image.configs[resource]
     return ""
 
@@ -521,9 +525,10 @@ def _feature_level(image: ClusterImage, fields: dict[str, Any]) -> str:
     name = fields["name"]
     if name == _KRAFT_VERSION:  # FeaturesDelta.replay ignores it: a control record has it
         return ""
-    image.features.pop(name, None)
     if fields["feature_level"] or name == METADATA_VERSION:
         image.features[name] = fields["feature_level"]
+    else:
+        image.features.pop(name, None)
     return ""
 
 
@@ -531,10 +536,11 @@ def _quota(image: ClusterImage, fields: dict[str, Any]) -> str:
     pairs = [(each["entity_type"], each["entity_name"]) for each in fields["entity"]]
     entity = tuple(sorted(pairs, key=lambda pair: (pair[0], pair[1] is not None, pair[1] or "")))
     given = image.quotas.setdefault(entity, {})
-    given.pop(fields["key"], None)
     if not fields["remove"]:
         given[fields["key"]] = fields["value"]
-    elif not given:
+    else:
+        given.pop(fields["key"], None)
+    if not given:
         del image.quotas[entity]
     return ""
 

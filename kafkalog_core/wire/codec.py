@@ -320,7 +320,8 @@ class _Source:
         body += [f"    s = min(c[0], {_MAX_TAGGED})", "    if n > s: raise many('a struct with tagged fields', n, s)"]
         body += ["    c[0] -= n"]
         body += ["    for _ in range(n):"]
-        inner = ["t, p = varint(b, p)", "s, p = varint(b, p)", "end = p + s"]
+        inner = ["t = b[p]; p += 1", "if t > 127: t, p = varint(b, p - 1)"]
+        inner += ["s = b[p]; p += 1", "if s > 127: s, p = varint(b, p - 1)", "end = p + s"]
         inner += ["if end > e: raise short('a tagged field', s, e - p)"]
         word = "if"
         for field in tagged:

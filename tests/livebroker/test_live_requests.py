@@ -17,7 +17,7 @@ import pytest
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.format.compression import compress
-from kafkalog_core.kafka.sim.cluster_metadata import read_cluster_topics
+from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.livebroker.disks.live_disks import LiveDisks
 from kafkalog_core.livebroker.disks.live_settings import LiveSettings
 from kafkalog_core.livebroker.disks.upkeep import Upkeep
@@ -60,7 +60,7 @@ def test_an_empty_directory_becomes_that_of_a_cluster_which_is_there_at_the_next
         assert live.produce("t", batch_of(b"a"), 1)["base_offset"] == 0
         identity, known = live.disks.cluster_id, live.disks.topic_id("t")
     assert (tmp_path / ".kafka_cleanshutdown").exists()
-    assert set(read_cluster_topics(str(tmp_path / "__cluster_metadata-0"))) == {"t"}
+    assert set(read_image(str(tmp_path / "__cluster_metadata-0")).image.topic_ids) == {"t"}
     with living(tmp_path) as live:
         assert not (tmp_path / ".kafka_cleanshutdown").exists(), "a crash from here on is no clean stop"
         assert (live.disks.cluster_id, live.disks.topic_id("t")) == (identity, known)

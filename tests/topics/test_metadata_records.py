@@ -1,4 +1,4 @@
-"""Records of the cluster metadata log, as a real controller wrote them, every type of the schemas, and any other bytes."""
+"""Records of the metadata log: as a real controller wrote them, every type of the schemas, and any other bytes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _value(field: MessageField, number: int) -> Any:
     return [value, value] if field.is_array else value
 
 
-@pytest.mark.parametrize(("name", "version"), list(_forms()), ids=lambda each: str(each))
+@pytest.mark.parametrize(("name", "version"), list(_forms()), ids=str)
 @pytest.mark.parametrize("number", [3, 8])
 def test_every_type_and_version_to_the_same_bytes(name: str, version: int, number: int) -> None:
     fields = {
@@ -142,7 +142,7 @@ def test_every_type_and_version_to_the_same_bytes(name: str, version: int, numbe
 
 
 def test_the_types_of_4_4() -> None:
-    """27 types: those that a 4.4.0 controller writes or reads, and ZkMigrationStateRecord of the releases before 4.0."""
+    """27 types: those that a 4.4.0 controller reads, of which it ignores ZkMigrationStateRecord."""
     assert sorted(metadata_record_names()) == [*range(6), *range(7, 13), 14, 15, *range(17, 30)]
 
 

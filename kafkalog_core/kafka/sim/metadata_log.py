@@ -123,6 +123,7 @@ class MetadataReading(Struct):
         contradicted: number of those records.
         unfinished: number of records of a transaction without an end; None: there is none.
         paths: of the files that were read, in their order.
+        errors: why files could not be read at all.
     """
 
     path: str
@@ -140,6 +141,7 @@ class MetadataReading(Struct):
     contradicted: int = 0
     unfinished: int | None = None
     paths: list[str] = field(default_factory=list)
+    errors: list[StorageError] = field(default_factory=list)
 
     def lose(self, damage: LogDamage) -> None:
         """Note that something is missing or damaged."""
@@ -178,6 +180,7 @@ def read_image(
     except StorageError as error:
         reading = MetadataReading(path)
         reading.lose(LogDamage(path, None, 0, str(error)))
+        reading.errors.append(error)
         return reading
     bases: list[FileInfo | None] = [*_bases(partition, until, is_oldest=is_oldest)]
     lost: list[LogDamage] = []
@@ -328,6 +331,7 @@ class _Reader:
                     self._replay(item)
         except StorageError as error:
             reading.lose(LogDamage(snapshot.path, None, None, str(error)))
+            reading.errors.append(error)
             return
         if last != _FOOTER:
             reading.lose(LogDamage(snapshot.path, None, None, "the snapshot does not end with a footer record"))
@@ -355,6 +359,7 @@ class _Reader:
                     self._replay(item)
         except StorageError as error:
             self._lose(path, None, next_offset, str(error))
+            reading.errors.append(error)
         if next_offset is not None and not self._is_over:
             reading.end_offset = max(reading.end_offset, next_offset)
         return next_offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -62,14 +62,10 @@ class ClientQuotas:
         self.keys: frozenset[str] = frozenset()
         self.generation = 0
 
-    def replay(self, fields: Mapping[str, Any]) -> None:
-        """Apply a ClientQuotaRecord (`ClientQuotaControlManager.replay`)."""
-        entity = entity_of({each["entity_type"]: each["entity_name"] for each in fields["entity"]})
-        quotas = {key: value for key, value in self.entities.get(entity, {}).items() if key != fields["key"]}
-        if not fields["remove"]:
-            quotas[fields["key"]] = fields["value"]
+    def set(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
+        """Set all quotas of an entity; none: it has no quotas any more."""
         if quotas:
-            self.entities[entity] = quotas
+            self.entities[entity] = dict(quotas)
         else:
             self.entities.pop(entity, None)
         self.keys = frozenset(key for each in self.entities.values() for key in each)

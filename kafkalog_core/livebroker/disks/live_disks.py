@@ -28,7 +28,7 @@ from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import read_topic_id
 from kafkalog_core.kafka.sim.copies import PartitionCopy
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
-from kafkalog_core.livebroker.cluster.cluster_log import ClusterLog, KnownTopic
+from kafkalog_core.livebroker.cluster.cluster_log import ClusterLog, raw_id
 from kafkalog_core.livebroker.disks.partition_dirs import BrokerDisk, Key, PartitionDirs
 from kafkalog_core.livebroker.disks.topic_configs import TopicConfigs, own_configs
 from kafkalog_core.livebroker.logs.live_log import LiveLog, LogFacts
@@ -49,7 +49,7 @@ from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.structs import asdict, replace
-from kafkalog_core.topics.metadata_records import METADATA_VERSION
+from kafkalog_core.topics.metadata_records import GROUP_RESOURCE, METADATA_VERSION, TOPIC_RESOURCE
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from kafkalog_core.serve.logs.served_holes import ServedHole
     from kafkalog_core.serve.security.users import Users
     from kafkalog_core.storage.changing.writer import Disk
+    from kafkalog_core.topics.cluster_image import TopicState
 
 __all__ = ["LiveDisks"]
 
@@ -262,15 +263,15 @@ class LiveDisks:
     def _list_topics(self) -> None:
         """Make the list that clients see: the topics of the metadata log with their directories here."""
         topics: dict[str, ServedTopic] = {}
-        for known in self._cluster.topics.values():
+        for known in self._cluster.image.topics.values():
             copies = {
                 number: [PartitionCopy(place, self.path, self._contexts.get((known.name, number), PartitionContext()))]
-                for number in known.leader_epochs
+                for number in known.partitions
                 if (place := self._places.get((known.name, number))) is not None
             }
             if copies:
-                count = max(known.leader_epochs) + 1
-                topics[known.name] = ServedTopic(known.name, known.topic_id, copies, known_count=count)
+                count = max(known.partitions) + 1
+                topics[known.name] = ServedTopic(known.name, raw_id(known), copies, known_count=count)
         self.topics = dict(sorted(topics.items()))
         self._by_id = {topic.topic_id: topic.name for topic in self.topics.values()}
 
@@ -331,8 +332,7 @@ class LiveDisks:
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings of a topic that differ from the broker's."""
-        known = self._cluster.topics.get(name)
-        return {} if known is None else known.configs
+        return self._cluster.image.configs_of(TOPIC_RESOURCE, name)
 
     def settings_of(self, name: str) -> TopicSettings:
         """Return all settings of a topic that matter for its log."""
@@ -378,15 +378,17 @@ class LiveDisks:
             opened = self._opened.get(key)
             if opened is None:
                 self._check_open()
-                known = self._cluster.topics.get(key[0]) if key[0] != METADATA_TOPIC else None
+                known = self._cluster.image.topic(key[0]) if key[0] != METADATA_TOPIC else None
                 if known is not None and self._cluster.is_kept:  # a broker with ZooKeeper may have no ids
-                    self._directories.identify(key, known.topic_id)
+                    self._directories.identify(key, raw_id(known))
                 facts = LogFacts(
-                    limits=limits_of(self.configs.of_topic(key[0], {} if known is None else known.configs)),
+                    limits=limits_of(
+                        self.configs.of_topic(key[0], {} if known is None else self.topic_configs(known.name))
+                    ),
                     log_start_offset=self._offsets[FileKind.LOG_START_OFFSET].get(key),
-                    leader_epoch=known.leader_epochs.get(key[1], 0)
-                    if known is not None
-                    else int(key[0] == METADATA_TOPIC),
+                    leader_epoch=int(key[0] == METADATA_TOPIC)
+                    if known is None or key[1] not in known.partitions
+                    else known.partitions[key[1]].leader_epoch,
                 )
                 opened = LiveLog(
                     *(self._places[key].path, self._disk, self._cache, facts),
@@ -422,15 +424,15 @@ class LiveDisks:
             self._add_topic(known, range(partitions))
             return self.topics[name]
 
-    def _add_topic(self, known: KnownTopic, new: Iterable[int]) -> None:
+    def _add_topic(self, known: TopicState, new: Iterable[int]) -> None:
         """List a topic whose new partitions the metadata log has, and write its id into their directories."""
         self._list_topics()
         for number in new:
-            self._directories.identify((known.name, number), known.topic_id)
+            self._directories.identify((known.name, number), raw_id(known))
 
     def is_known(self, name: str) -> bool:
         """Return whether the cluster has a topic of this name, even if none of its partitions is here."""
-        return name in self._cluster.topics
+        return name in self._cluster.image.topic_ids
 
     def internal_topic(self, name: str) -> ServedTopic:
         """Return one of Kafka's own topics, which is created at its first use."""
@@ -442,7 +444,7 @@ class LiveDisks:
         with self._lock, self._failures.reported(f"the growth of topic {name}"):
             self._check_open()
             known = self._known(name)
-            new = range(max(known.leader_epochs, default=-1) + 1, count)
+            new = range(max(known.partitions, default=-1) + 1, count)
             with self._directories.made(name, new):
                 self._cluster.add_partitions(known, count)
             self._add_topic(known, new)
@@ -460,7 +462,7 @@ class LiveDisks:
             self._check_open()
             known = self._known(name)
             # Before any change: a directory that is a link refuses the whole deletion.
-            keys = self._directories.of_topic(name, known.leader_epochs)
+            keys = self._directories.of_topic(name, known.partitions)
             # The metadata log first: a crash after it leaves stray directories, which the next start reports.
             self._cluster.delete_topic(known)
             self._policies.pop(name, None)
@@ -483,11 +485,11 @@ class LiveDisks:
     def set_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Change settings of a topic; None: back to the broker's. Raises SettingError."""
         with self._lock:
-            known = self._known(name)
-            after = {key: value for key, value in {**known.configs, **changes}.items() if value is not None}
+            known, before = self._known(name), dict(self.topic_configs(name))
+            after = {key: value for key, value in {**before, **changes}.items() if value is not None}
             # The settings of before are passed on, so that one that an older release allowed does not block a change of
             # others.
-            self.configs.check(name, after, known.configs)
+            self.configs.check(name, after, before)
             self._cluster.set_configs(known, dict(changes))
             self._policies.pop(name, None)
             limits = limits_of(self.configs.of_topic(name, after))
@@ -510,7 +512,7 @@ class LiveDisks:
 
     def group_configs(self, group: str) -> Mapping[str, str]:
         """Return the settings of a group that differ from the broker's."""
-        return self._cluster.group_configs.get(group, {})
+        return self._cluster.image.configs_of(GROUP_RESOURCE, group)
 
     def set_group_configs(self, group: str, changes: Mapping[str, str | None]) -> None:
         """Change settings of a group; None: back to the broker's."""
@@ -519,7 +521,7 @@ class LiveDisks:
 
     def enable_share_groups(self) -> None:
         """Finalize the feature without which a broker refuses share groups (`ShareVersion`)."""
-        if self._cluster.features.get(_SHARE_VERSION) == 1:  # without the lock: each acknowledgement asks
+        if self._cluster.image.features.get(_SHARE_VERSION) == 1:  # without the lock: each acknowledgement asks
             return
         with self._lock:
             self._cluster.set_feature(_SHARE_VERSION, 1)
@@ -527,7 +529,7 @@ class LiveDisks:
     @property
     def features(self) -> FinalizedFeatures:
         """The features of the cluster, as the metadata log has them."""
-        levels = {METADATA_VERSION: self._cluster.level, **self._cluster.features}
+        levels = {METADATA_VERSION: self._cluster.level, **self._cluster.image.features}
         return FinalizedFeatures({name: level for name, level in levels.items() if level}, self._cluster.end_offset - 1)
 
     @property
@@ -554,8 +556,8 @@ class LiveDisks:
         with self._lock:
             yield self._cluster
 
-    def _known(self, name: str) -> KnownTopic:
-        known = self._cluster.topics.get(name)
+    def _known(self, name: str) -> TopicState:
+        known = self._cluster.image.topic(name)
         if known is None:
             raise StorageError(f"topic {name} does not exist")
         return known

@@ -9,7 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.livebroker.topics.topic_changes import MAX_CHANGES, RefusedChange
-from kafkalog_core.serve.security.users import ITERATIONS, SCRAM_NUMBERS, Credential
+from kafkalog_core.serve.security.users import ITERATIONS, Credential
+from kafkalog_core.topics.cluster_names import SCRAM_MECHANISMS
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ScramRequests"]
 
 _FIRST_LEVEL: Final = 11  # metadata.version 3.5-IV2 (MetadataVersion.isScramSupported)
-_NUMBERS: Final = {name: number for number, name in SCRAM_NUMBERS.items()}
+_NUMBERS: Final = {name: number for number, name in SCRAM_MECHANISMS.items()}
 _TWICE: Final = "A user credential cannot be altered twice in the same request"
 _NO_LOG: Final = "there is no metadata log here (a broker with ZooKeeper), so users cannot be stored"
 
@@ -111,7 +112,7 @@ def _mechanism(asked: Body) -> str:
     """Return the mechanism of a change (`ScramControlManager.validateScramUsernameAndMechanism`)."""
     if not asked["name"]:
         raise RefusedChange(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    name = SCRAM_NUMBERS.get(asked["mechanism"])
+    name = SCRAM_MECHANISMS.get(asked["mechanism"])
     if name is None:
         raise RefusedChange(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     return name

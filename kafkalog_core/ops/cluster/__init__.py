@@ -1,1 +1,1 @@
-"""`cluster`: the cluster that the metadata log on the disks describes."""
+"""The cluster that disks describe: nodes, topics, settings and security, from the metadata log, and their history."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.sim.metadata_log import read_image
+from kafkalog_core.topics.cluster_names import SCRAM_MECHANISMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,6 @@ __all__ = [
     "ITERATIONS",
     "MECHANISMS",
     "SCRAM_HASHES",
-    "SCRAM_NUMBERS",
     "Credential",
     "Users",
     "passwords_of",
@@ -32,8 +32,6 @@ __all__ = [
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 """Names of SASL mechanisms, as clients spell them."""
-SCRAM_NUMBERS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""Mechanisms by the numbers that clients and the metadata log have for them (ScramMechanism)."""
 ITERATIONS: Final = range(4096, 16384 + 1)
 """The iterations that a broker takes (ScramMechanism, ScramControlManager); more of them take longer."""
 _SALT_BYTES: Final = 16
@@ -169,7 +167,7 @@ def users_of_cluster(log_dirs: Iterable[str]) -> Users:
     for log_dir in log_dirs:
         kept: dict[tuple[str, str], Credential] = {}
         for each in read_image(f"{log_dir}/{METADATA_TOPIC}-0").image.users.values():
-            mechanism = SCRAM_NUMBERS.get(each.mechanism)
+            mechanism = SCRAM_MECHANISMS.get(each.mechanism)
             if mechanism is not None and each.iterations in ITERATIONS:
                 keys = each.stored_key, each.server_key
                 kept[mechanism, each.user] = Credential(each.salt, *keys, each.iterations)

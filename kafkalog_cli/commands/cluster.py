@@ -1,0 +1,154 @@
+"""`kafkalog cluster`: the cluster that the metadata log on stopped brokers' disks describes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+import click
+
+from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.running import early_end, watched, write_results
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import option_type, resolve_readable
+from kafkalog_cli.render.progress import end_progress
+from kafkalog_cli.render.writers import CLUSTERS, RowSettings, open_results, open_writer
+from kafkalog_core.engine import quantities
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.kafka.sim.metadata_log import EVERYTHING, Until
+from kafkalog_core.ops.cluster.cluster import cluster
+from kafkalog_core.ops.cluster.difference import cluster_differences
+from kafkalog_core.ops.cluster.history import cluster_events
+from kafkalog_core.ops.cluster.request import ClusterRequest
+from kafkalog_core.output import tables
+from kafkalog_core.structs import replace
+
+__all__ = ["cluster_command"]
+
+EXAMPLES: Final = (
+    Example("kafkalog cluster /var/lib/kafka", "Nodes, topics, leaders and volumes at one glance"),
+    Example("kafkalog cluster --topic orders /var/lib/kafka", "Each partition of a topic, with its last leader"),
+    Example("kafkalog cluster --at 2026-11-21T09:31 --config /var/lib/kafka", "All settings, as they were at 09:31"),
+    Example("kafkalog cluster --history --topic orders /var/lib/kafka", "Who led it when, and who changed what"),
+    Example("kafkalog cluster --diff /mnt/yesterday /var/lib/kafka", "What has changed since a copy of yesterday"),
+    Example("kafkalog cluster --output json /disks/*/kafka", "The whole image, for a script"),
+)
+_TIME_DIGITS: Final = 12
+"""A number with at least as many digits is a time in milliseconds, as for other options."""
+
+
+@option_type
+def _parse_moment(text: str) -> Until:
+    """Return a time, or the offset of the last record."""
+    if text.isascii() and text.isdigit() and len(text) < _TIME_DIGITS:
+        return Until(offset=int(text))
+    return Until(time_ms=quantities.parse_time_ms(text))
+
+
+@click.command(
+    name="cluster",
+    cls=Command,
+    own=("--topic", "--at"),
+    examples=EXAMPLES,
+    exit_statuses=tuple(ExitStatus),
+)
+@common.targets_argument
+@click.option(
+    "--topic",
+    "topics",
+    metavar="GLOB",
+    multiple=True,
+    help="Show each partition and the settings of topics whose name matches GLOB (* ? [...]). Repeatable.",
+)
+@click.option(
+    "--broker",
+    "brokers",
+    metavar="ID",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Show only this node: its registration, log directories and settings. Repeatable.",
+)
+@click.option("--config", "shows_configs", is_flag=True, help="Show all settings: topics, brokers, groups, clients.")
+@click.option("--acls", "shows_acls", is_flag=True, help="Show the access control lists.")
+@click.option("--users", "shows_users", is_flag=True, help="Show SCRAM users, quotas and delegation tokens.")
+@click.option(
+    "--show-secrets",
+    "shows_secrets",
+    is_flag=True,
+    help="Show passwords in settings, and the salts and keys of SCRAM users, which are hidden otherwise.",
+)
+@click.option(
+    "--at",
+    type=_parse_moment,
+    metavar="TIME|OFFSET",
+    help=(
+        "As it was at a time (ISO 8601, UTC unless a zone is given, or milliseconds since 1970, 12 digits and more), "
+        "or after the record at this offset of the metadata log."
+    ),
+)
+@click.option("--history", "is_history", is_flag=True, help="Show each change, as far back as the log goes.")
+@click.option(
+    "--diff",
+    "other",
+    metavar="PATH|TIME|OFFSET",
+    help="Show what changed from that disk, or from that moment of this log, to the image of PATH.",
+)
+@common.output_option
+def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, is_history: bool, **given: Any) -> int:
+    """Show the cluster: id, quorum, brokers, features, topics, settings, security, and whose each volume is.
+
+    PATH is a log directory with the metadata log (__cluster_metadata-0), that log, or a snapshot of it. Name the disks
+    of all nodes: the copy that ends last is used, and each log directory is compared with it.
+
+    The image is the newest snapshot with the log from there on, as a node has it once it has loaded them. The output
+    begins with what is missing. A cluster that was shut down has no leaders: who led before is shown then. No file
+    tells which of the last records are committed. Rows (ndjson, json, csv) have the whole image.
+
+    Nothing is written.
+    """
+    if is_history and other is not None:
+        raise click.UsageError("--history and --diff are two questions: ask one of them")
+    report = Report()
+    asked = ClusterRequest(
+        targets=resolve_readable(paths, Selection(), report),
+        topics=given["topics"],
+        brokers=frozenset(given["brokers"]),
+        until=given["at"] or EVERYTHING,
+        shows_secrets=given["shows_secrets"],
+    )
+    if is_history:
+        return _history(asked, output, report)
+    if other is not None:
+        return _difference(_other(other, asked, report), asked, output, report)
+    parts = tuple(name for name in ("configs", "acls", "users") if given[f"shows_{name}"])
+    writer = open_results(CLUSTERS, output, parts, asked, paths)
+    with watched() as progress:
+        return write_results(writer, cluster(asked, report, progress), report)
+
+
+def _other(text: str, asked: ClusterRequest, report: Report) -> ClusterRequest:
+    """Return the request of the image that is compared with: another disk, or another moment of the same."""
+    if "/" not in text:
+        with suppress(click.BadParameter):  # else it is a path, and the error is that of a path
+            return replace(asked, until=_parse_moment(text))
+    return replace(asked, targets=resolve_readable((text,), Selection(), report), until=EVERYTHING)
+
+
+def _history(request: ClusterRequest, output: str, report: Report) -> int:
+    writer = open_writer(output, RowSettings(tables=(tables.CLUSTER_EVENT, tables.FINDING)))
+    with watched(), early_end(writer, report):
+        cluster_events(request, report, writer.write)
+        end_progress()
+        writer.finish(report.summary_row())
+    return int(report.exit_status)
+
+
+def _difference(first: ClusterRequest, second: ClusterRequest, output: str, report: Report) -> int:
+    writer = open_writer(output, RowSettings(tables=(tables.CLUSTER_DIFFERENCE, tables.FINDING)))
+    with watched(), early_end(writer, report):
+        for chunk in cluster_differences(first, second, report):
+            writer.write(chunk)
+        end_progress()
+        writer.finish(report.summary_row())
+    return int(report.exit_status)

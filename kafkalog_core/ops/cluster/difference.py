@@ -1,0 +1,126 @@
+"""`kafkalog cluster --diff`: what two images have that the other has not, or has otherwise."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.ops.cluster import image_rows as rows
+from kafkalog_core.ops.cluster.cluster import disks_of, read_newest, unread_findings
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkalog_core.engine.report import Report
+    from kafkalog_core.ops.cluster.request import ClusterRequest, Row
+    from kafkalog_core.topics.cluster_image import ClusterImage
+
+__all__ = ["cluster_differences", "differences"]
+
+_HIDDEN: Final = "(hidden)"
+_LEFT_OUT: Final = frozenset(("here", "other_ids", "paths", "last_leaders", "path", "end_offset", "configs"))
+"""Columns that are about the disks, or that another row has too."""
+_FOLLOWING: Final = frozenset(("leaders", "leaderless", "under_replicated", "partition_epoch"))
+"""Columns that follow from others that are compared."""
+_KEYS: Final = {
+    "cluster_feature": ("name",),
+    "cluster_broker": ("node_id",),
+    "cluster_controller": ("node_id",),
+    "cluster_topic": ("topic",),
+    "cluster_partition": ("topic", "partition"),
+    "cluster_config": ("resource_type", "resource", "name"),
+    "cluster_acl": ("acl_id",),
+    "cluster_quota": ("entity", "name"),
+    "cluster_user": ("user", "mechanism"),
+    "cluster_token": ("token_id",),
+}
+"""The columns that say which thing a row is about, by row type."""
+
+
+def cluster_differences(first: ClusterRequest, second: ClusterRequest, report: Report) -> Iterator[RowChunk]:
+    """Yield the differences of two images, and findings about what could not be read. Raises SelectionError."""
+    images: list[ClusterImage] = []
+    findings: list[Row] = []
+    for request in (first, second):
+        reading, _ = read_newest(disks_of(request.targets), request.until)
+        images.append(reading.image)
+        report.records += reading.records
+        report.partitions += 1
+        report.files += len(reading.paths)
+        findings += unread_findings(reading)
+    for row in findings:
+        report.add_finding(row)
+    found = tuple(differences(*images, shows_secrets=first.shows_secrets))
+    report.rows += len(found)
+    for table, each in ((tables.CLUSTER_DIFFERENCE, found), (tables.FINDING, tuple(findings))):
+        if each:
+            yield RowChunk(table, each)
+
+
+def differences(first: ClusterImage, second: ClusterImage, *, shows_secrets: bool = False) -> Iterator[Row]:
+    """Yield what changes from one image to another, by row type and thing."""
+    before, after = _things(first), _things(second)
+    for kind in _KEYS:
+        for what in sorted(before[kind].keys() | after[kind].keys()):
+            one, other = before[kind].get(what), after[kind].get(what)
+            row: Row = {"kind": kind, "what": what}
+            if one is None or other is None:
+                change = "added" if one is None else "removed"
+                yield {**row, "change": change, "before": _whole(kind, one), "after": _whole(kind, other)}
+                continue
+            for column in dict.fromkeys((*one, *other)):
+                values = one.get(column), other.get(column)
+                if values[0] != values[1]:
+                    texts = [
+                        _HIDDEN if _is_hidden(one, column) and not shows_secrets else _text(each) for each in values
+                    ]
+                    yield {**row, "change": "changed", "column": column, "before": texts[0], "after": texts[1]}
+
+
+def _things(image: ClusterImage) -> dict[str, dict[str, Row]]:
+    """Return the rows of an image by row type, and by what they are about."""
+    topic_ids = list(image.topics)
+    found: dict[str, Iterable[Row]] = {
+        "cluster_feature": rows.feature_rows(image),
+        "cluster_broker": rows.broker_rows(image, {}, frozenset()),
+        "cluster_controller": rows.controller_rows(
+            image, {each.voter_id: each.directory_id for each in image.voters}, {}, frozenset()
+        ),
+        "cluster_topic": rows.topic_rows(image, topic_ids, {}, {}, {}),
+        "cluster_partition": rows.partition_rows(image, topic_ids, {}, {}),
+        # With secrets, so that a change of one is seen; it is not shown.
+        "cluster_config": rows.config_rows(image, None, shows_secrets=True),
+        "cluster_acl": rows.acl_rows(image),
+        "cluster_quota": rows.quota_rows(image),
+        "cluster_user": rows.user_rows(image, shows_secrets=True),
+        "cluster_token": rows.token_rows(image),
+    }
+    return {
+        kind: {
+            _name(row, _KEYS[kind]): {name: value for name, value in row.items() if name not in _LEFT_OUT | _FOLLOWING}
+            for row in each
+        }
+        for kind, each in found.items()
+    }
+
+
+def _name(row: Row, keys: tuple[str, ...]) -> str:
+    return " ".join(_text(row[key]) or "(all)" for key in keys)
+
+
+def _is_hidden(row: Row, column: str) -> bool:
+    return column in {"salt", "stored_key", "server_key"} or (column == "value" and bool(row.get("is_secret")))
+
+
+def _whole(kind: str, row: Row | None) -> str | None:
+    """Return what there is of a thing that one image lacks: all columns but those of its name."""
+    if row is None:
+        return None
+    values = {name: _HIDDEN if _is_hidden(row, name) else value for name, value in row.items()}
+    return _text({name: value for name, value in values.items() if name not in _KEYS[kind] and value not in (None, [])})
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

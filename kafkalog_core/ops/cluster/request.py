@@ -1,0 +1,82 @@
+"""What `kafkalog cluster` is asked, and what it finds, as an item that becomes rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog_core.kafka.sim.metadata_log import EVERYTHING, Until
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
+from kafkalog_core.structs import Struct, field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_core.engine.targets import Target
+    from kafkalog_core.output.schema import Table
+
+__all__ = ["ClusterFound", "ClusterRequest", "Row"]
+
+Row = dict[str, object]
+
+
+class ClusterRequest(Struct, frozen=True, kw_only=True):
+    """The request of `kafkalog cluster`.
+
+    Args:
+        targets: log directories, directories of metadata logs, snapshots, from `targets.resolve`.
+        topics: globs of the topics that are shown; empty: all.
+        brokers: ids of the nodes that are shown; empty: all.
+        until: the moment of the image.
+        shows_secrets: whether passwords and keys are shown.
+    """
+
+    targets: tuple[Target, ...]
+    topics: tuple[str, ...] = ()
+    brokers: frozenset[int] = frozenset()
+    until: Until = EVERYTHING
+    shows_secrets: bool = False
+
+
+class ClusterFound(Struct, kw_only=True):
+    """The one result: the rows of each table, and sentences about what they depend on."""
+
+    cluster: Row
+    features: list[Row] = field(default_factory=list)
+    brokers: list[Row] = field(default_factory=list)
+    controllers: list[Row] = field(default_factory=list)
+    topics: list[Row] = field(default_factory=list)
+    partitions: list[Row] = field(default_factory=list)
+    configs: list[Row] = field(default_factory=list)
+    acls: list[Row] = field(default_factory=list)
+    quotas: list[Row] = field(default_factory=list)
+    users: list[Row] = field(default_factory=list)
+    tokens: list[Row] = field(default_factory=list)
+    directories: list[Row] = field(default_factory=list)
+    findings: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def tables(self) -> tuple[tuple[Table, list[Row]], ...]:
+        """The rows of each table, in the order in which they are written."""
+        return (
+            (tables.CLUSTER, [self.cluster]),
+            (tables.CLUSTER_FEATURE, self.features),
+            (tables.CLUSTER_BROKER, self.brokers),
+            (tables.CLUSTER_CONTROLLER, self.controllers),
+            (tables.CLUSTER_TOPIC, self.topics),
+            (tables.CLUSTER_PARTITION, self.partitions),
+            (tables.CLUSTER_CONFIG, self.configs),
+            (tables.CLUSTER_ACL, self.acls),
+            (tables.CLUSTER_QUOTA, self.quotas),
+            (tables.CLUSTER_USER, self.users),
+            (tables.CLUSTER_TOKEN, self.tokens),
+            (tables.CLUSTER_DIRECTORY, self.directories),
+            (tables.FINDING, self.findings),
+        )
+
+    def chunks(self) -> Iterator[RowChunk]:
+        """Yield all rows, table by table."""
+        for table, rows in self.tables:
+            if rows:
+                yield RowChunk(table, rows)
