@@ -68,8 +68,8 @@ TRANSPLANTS: Final = {
         "warning",
         "The id of this log directory of node {node_id} in the new cluster is unknown, so directory.id is kept.",
         None,
-        "If the node has several log directories, take --topic-ids from a log directory of the new cluster, or name the "
-        "id with --directory-id.",
+        "If the node has several log directories, take --topic-ids from a log directory of the new cluster, or name "
+        "the id with --directory-id.",
         "The output of kafka-topics.sh has no ids of log directories; a metadata log has them (KIP-858).",
     ),
     "transplant.metadata-copied": FindingType(
@@ -115,8 +115,8 @@ TRANSPLANTS: Final = {
     ),
     "transplant.behind": FindingType(
         "error",
-        "This replica of node {node_id} ends at offset {end}, but {other} ends at {other_end}. The new cluster takes both "
-        "for in sync.",
+        "This replica of node {node_id} ends at offset {end}, but {other} ends at {other_end}. The new cluster takes "
+        "both for in sync.",
         "As the leader, it makes its followers truncate to its own log end offset.",
         "Take this node out of the replicas of the partition in the new cluster, and plan again. Add it afterwards.",
         "A new topic has all its replicas in the ISR, whatever their logs hold.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.command_lines import shell_word
 from kafkalog_core.text import count_of
+from kafkalog_core.topics.cluster_names import ACL_OPERATIONS, SCRAM_MECHANISMS, is_secret
 from kafkalog_core.topics.metadata_records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
@@ -17,38 +18,12 @@ if TYPE_CHECKING:
 
     from kafkalog_core.topics.cluster_image import AclEntry, ClusterImage, QuotaEntity, TopicState
 
-__all__ = [
-    "MECHANISMS",
-    "OPERATIONS",
-    "Volume",
-    "is_secret",
-    "printable",
-    "recreate_shell",
-    "volume_table",
-]
+__all__ = ["Volume", "operation_name", "printable", "recreate_shell", "volume_table"]
 
 _METRICS_RESOURCE: Final = 16
 _ENTITIES: Final = {BROKER_RESOURCE: "brokers", _METRICS_RESOURCE: "client-metrics", GROUP_RESOURCE: "groups"}
 """The entity types of kafka-configs.sh by `ConfigResource.Type`; topics get theirs when they are made."""
 _QUOTA_ENTITIES: Final = {"user": "users", "client-id": "clients", "ip": "ips"}
-MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-OPERATIONS: Final = {
-    2: "All",
-    3: "Read",
-    4: "Write",
-    5: "Create",
-    6: "Delete",
-    7: "Alter",
-    8: "Describe",
-    9: "ClusterAction",
-    10: "DescribeConfigs",
-    11: "AlterConfigs",
-    12: "IdempotentWrite",
-    13: "CreateTokens",
-    14: "DescribeTokens",
-    15: "TwoPhaseCommit",
-}
-"""AclOperation, with the names of kafka-acls.sh (`SecurityUtils.operationName`)."""
 _RESOURCES: Final = {
     2: "--topic",
     3: "--group",
@@ -60,7 +35,6 @@ _RESOURCES: Final = {
 _CLUSTER: Final = 4
 _PATTERNS: Final = {3: "literal", 4: "prefixed"}
 _ALLOW: Final = 3
-_SECRETS: Final = ("password", "sasl.jaas.config", "ssl.keystore.key")
 _HEAD: Final = """#!/usr/bin/env bash
 # Builds a Kafka cluster as the disks describe it: topics, settings, users, quotas, ACLs. It holds no records.
 # Usage: bash FILE HOST:PORT      with the bin directory of Kafka 2.8 or later in PATH
@@ -97,9 +71,10 @@ class Volume(NamedTuple):
     cluster_id: str | None
 
 
-def is_secret(name: str) -> bool:
-    """Return whether a setting is a password (`ConfigDef.Type.PASSWORD`), by its name."""
-    return name.endswith(_SECRETS)
+def operation_name(number: int) -> str | None:
+    """Return the name of an ACL operation as kafka-acls.sh spells it (`SecurityUtils.operationName`); None: unknown."""
+    word = ACL_OPERATIONS.get(number)
+    return None if word is None else word.title().replace("_", "")
 
 
 def printable(text: str) -> str:
@@ -140,7 +115,7 @@ def recreate_shell(
     if image.users:
         yield _ASK
         for (name, mechanism), user in sorted(image.users.items()):
-            called = MECHANISMS.get(mechanism)
+            called = SCRAM_MECHANISMS.get(mechanism)
             if called is not None:
                 yield f"scram_user {shell_word(name)} {called} {user.iterations}\n"
     if image.quotas:
@@ -154,9 +129,9 @@ def recreate_shell(
 
 
 def _notes(image: ClusterImage) -> Iterator[str]:
-    levels = " ".join(f"--feature {name}={level}" for name, level in sorted(image.features.items()))
+    levels = ", ".join(f"{name} {level}" for name, level in sorted(image.features.items()))
     if levels:
-        yield f"# Feature levels of the cluster, for kafka-storage.sh format: {levels}\n"
+        yield f"# Its feature levels, which kafka-storage.sh format and kafka-features.sh set: {printable(levels)}.\n"
     if image.tokens:
         yield (
             f"# {count_of(len(image.tokens), 'delegation token')} cannot be made again with the same id: clients ask "
@@ -254,8 +229,8 @@ def _acl_groups(entries: Iterable[AclEntry]) -> Iterator[str]:
             continue
         who = "allow" if permission == _ALLOW else "deny"
         words = [f"--{who}-principal", shell_word(principal), f"--{who}-host", shell_word(host)]
-        for operation in sorted(operations & OPERATIONS.keys()):
-            words += ["--operation", OPERATIONS[operation]]
+        called = [each for number in sorted(operations) if (each := operation_name(number)) is not None]
+        words += [word for each in called for word in ("--operation", each)]
         words += [_RESOURCES[kind], *([] if kind == _CLUSTER else [shell_word(name)])]
         words += ["--resource-pattern-type", _PATTERNS[pattern]] if pattern != 3 else []
         yield " ".join(words)

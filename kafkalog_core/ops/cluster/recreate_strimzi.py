@@ -12,8 +12,9 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.cluster.recreate_shell import MECHANISMS, OPERATIONS, printable, volume_table
+from kafkalog_core.ops.cluster.recreate_shell import operation_name, printable, volume_table
 from kafkalog_core.text import count_of
+from kafkalog_core.topics.cluster_names import SCRAM_MECHANISMS, word_of
 from kafkalog_core.topics.metadata_records import TOPIC_RESOURCE
 
 if TYPE_CHECKING:
@@ -154,7 +155,9 @@ def _user(user: str, image: ClusterImage, name: str) -> Iterator[str]:
 
 
 def _is_known(entry: AclEntry) -> bool:
-    return entry.resource_type in _RESOURCES and entry.pattern_type in _PATTERNS and entry.operation in OPERATIONS
+    return (
+        entry.resource_type in _RESOURCES and entry.pattern_type in _PATTERNS and bool(operation_name(entry.operation))
+    )
 
 
 def _acls(entries: Iterable[AclEntry]) -> Iterator[str]:
@@ -166,14 +169,14 @@ def _acls(entries: Iterable[AclEntry]) -> Iterator[str]:
         yield f"      - resource:\n          type: {_RESOURCES[kind]}\n"
         if _RESOURCES[kind] != "cluster":
             yield f"          name: {_text(name)}\n          patternType: {_PATTERNS[pattern]}\n"
-        yield f"        operations: [{', '.join(OPERATIONS[each] for each in sorted(operations))}]\n"
+        yield f"        operations: [{', '.join(str(operation_name(each)) for each in sorted(operations))}]\n"
         yield f"        host: {_text(host)}\n        type: {_TYPES.get(permission, 'deny')}\n"
 
 
 def _left(image: ClusterImage, left: list[str]) -> Iterator[str]:
     """Yield comments on what no resource can hold."""
     left += [
-        f"user {printable(name)}: Strimzi has no {MECHANISMS.get(mechanism, 'such mechanism')}"
+        f"user {printable(name)}: Strimzi has no {word_of(SCRAM_MECHANISMS, mechanism)}"
         for name, mechanism in sorted(image.users)
         if mechanism != _SCRAM_512
     ]
