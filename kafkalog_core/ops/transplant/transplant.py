@@ -147,12 +147,13 @@ class _Planner:
         return next((each for each in found if each.is_own_dir(self._node_id)), found[0] if found else None)
 
     def _verdict(self, count: int) -> str:
-        node = "a node" if self._node_id is None else f"node {self._node_id}"
-        kept = f"{self._kept} of {count_of(count, 'partition')}"
-        where = f"in cluster {self._cluster_id} this is a log directory of {node}"
-        if self._destination is None and not is_directory(self._metadata_dir):
-            return f"{where}; which of its {count_of(count, 'partition')} that cluster keeps is unknown"
-        return f"{where}, which keeps {kept}"
+        node = f"{'a node' if self._node_id is None else f'node {self._node_id}'} of cluster {self._cluster_id}"
+        partitions = count_of(count, "partition")
+        if self._destination is not None:
+            return f"{node} keeps {self._kept} of {partitions} of this directory"
+        if not is_directory(self._metadata_dir):
+            return f"this becomes a directory of {node}; which of its {partitions} that cluster keeps is unknown"
+        return f"{node} keeps {self._kept} of {partitions}, if it goes on with the metadata log of this directory"
 
     # --- the directory ------------------------------------------------------------------------------------------------
     def _directory_id(self) -> str | None:

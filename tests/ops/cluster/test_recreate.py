@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from kafkalog_cli.main import cli
 from kafkalog_core.ops.cluster.recreate_shell import Volume, recreate_shell
 from kafkalog_core.ops.cluster.recreate_strimzi import recreate_strimzi
 from kafkalog_core.topics.cluster_image import AclEntry, ClusterImage, PartitionState, ScramCredential, TopicState
+from tests.support.transplanting import OLD_ID, Clusters
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.testing import Result
 
 VOLUME = Volume("/var/lib/kafka\n# x", "1", "Rn0x_tOSTBuvm86_D7zf2g", None)
 
@@ -214,3 +220,37 @@ def test_an_empty_cluster() -> None:
 
 def commands_count(image: ClusterImage) -> int:
     return "".join(recreate_shell(image, [], source="/disk")).count("\ntool kafka-")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["cluster", *map(str, arguments)])
+
+
+def test_the_command_on_disks_of_a_real_cluster(tmp_path: Path) -> None:
+    """Topics with the settings that kafka-topics.sh printed, and whose each volume is."""
+    clusters = Clusters(tmp_path)
+    done = run("--recreate", "shell", "--assignments", clusters.old(1), clusters.old(2))
+    assert done.exit_code == 0
+    made = dict(re.findall(r"--topic (\S+) --replica-assignment (\S+)", done.stdout))
+    assert made.keys() == clusters.topic_ids.keys()
+    assert made["orders"] == "2:3:1,3:1:2"  # as kafka-topics.sh printed
+    assert f"# {clusters.old(2)}  2     FDB1qGDy2JePJVYrUYr3vg  {OLD_ID}\n" in done.stdout
+    assert run("--recreate", "strimzi", clusters.old(1)).stdout.count("kind: KafkaTopic\n") == len(made)
+
+
+def test_a_damaged_log_is_reported(tmp_path: Path) -> None:
+    """The script has what is before the damage, and says that it is not all."""
+    clusters = Clusters(tmp_path)
+    log = clusters.old(1) / "__cluster_metadata-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    log.write_bytes(data)
+    done = run("--recreate", "shell", clusters.old(1))
+    assert done.exit_code == 4
+    assert "It is not whole" in done.stdout
+    assert "It is not whole" in done.stderr
+    assert "--topic orders " in done.stdout
+
+
+def test_one_question_at_a_time() -> None:
+    assert run("--recreate", "shell", "--history", "fixtures/demo").exit_code == 2
