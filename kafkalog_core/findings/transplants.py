@@ -113,7 +113,7 @@ TRANSPLANTS: Final = {
         "Take --topic-ids from a log directory of the new cluster, which has the epoch.",
         "The file holds the epoch of the last registration (CleanShutdownFileHandler).",
     ),
-    "transplant.behind": FindingType(
+    "transplant.shorter": FindingType(
         "error",
         "This replica of node {node_id} ends at offset {end}, but {other} ends at {other_end}. The new cluster takes "
         "both for in sync.",
@@ -121,7 +121,7 @@ TRANSPLANTS: Final = {
         "Take this node out of the replicas of the partition in the new cluster, and plan again. Add it afterwards.",
         "A new topic has all its replicas in the ISR, whatever their logs hold.",
     ),
-    "transplant.maybe-behind": FindingType(
+    "transplant.maybe-shorter": FindingType(
         "warning",
         "The old cluster does not list node {node_id} as in sync for {count} of these partitions, and no other replica "
         "was named to compare with: {what}.",

@@ -86,7 +86,8 @@ def read_destination(path: str, cluster_id: str) -> Destination:
     identity, metadata_dir = identity_of(path), f"{path}/{_METADATA_DIR}"
     if identity.cluster_id is not None and identity.cluster_id != cluster_id:
         raise RefusedError(
-            f"belongs to cluster {identity.cluster_id}, and not to {cluster_id} of --cluster-id", path=path
+            f"belongs to cluster {identity.cluster_id}, and not to the new cluster {cluster_id}; name another directory",
+            path=path,
         )
     if not is_directory(metadata_dir):
         raise SelectionError(f"has no {_METADATA_DIR}: name the metadata log directory of the new cluster", path=path)
@@ -94,8 +95,8 @@ def read_destination(path: str, cluster_id: str) -> Destination:
     if not reading.is_whole:
         detail = reading.damage[0].detail if reading.damage else "a part is missing"
         raise RefusedError(
-            f"cannot be used: a part of this metadata log is missing or damaged ({detail}); name the log directory of "
-            "another node of the new cluster",
+            f"cannot be used: a part of this metadata log is missing or damaged ({detail}); name another log "
+            "directory of the new cluster",
             path=metadata_dir,
         )
     return Destination(

@@ -5,7 +5,7 @@ the old cluster. A leader that begins a lower epoch removes every entry from it 
 then knows no end offset of the epoch that a follower fetched last, or that a consumer committed: the follower gets
 OFFSET_OUT_OF_RANGE at each fetch (`Partition.readRecords`), and the consumer takes its position for truncated and
 resets it (`SubscriptionState.maybeCompleteValidation`). So every epoch becomes 0. In a batch of magic 2 the partition
-leader epoch is before the checksum, which therefore stays as it is.
+leader epoch is before the checksum, which therefore does not change.
 
 A committed offset has the leader epoch and, from 4.1 on, the topic id in the value of its record, which the checksum of
 the batch covers: both change in place, and the checksum is computed again.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["CommittedOffsets", "LogEdit", "needs_edit", "rewritten_log", "with_epoch_0", "without_ended_producers"]
+__all__ = ["LogEdit", "OffsetEdit", "needs_edit", "rewritten_log", "with_epoch_0", "without_ended_producers"]
 
 _OPTIONS: Final = ScanOptions(resync=True)
 _NONE: Final = b"\xff\xff\xff\xff"
@@ -55,7 +55,7 @@ class LogEdit(Struct):
         highest: the highest leader epoch of these; 0: there is none.
     """
 
-    offsets: CommittedOffsets | None = None
+    offsets: OffsetEdit | None = None
     batches: int = 0
     highest: int = 0
 
@@ -116,7 +116,7 @@ _TOPIC_ID_TAG: Final = 0
 _TOPIC_ID_BYTES: Final = 16
 
 
-class CommittedOffsets:
+class OffsetEdit:
     """The committed offsets in a log: without leader epochs, and with the topic ids of the new cluster.
 
     Args:

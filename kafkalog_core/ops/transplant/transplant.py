@@ -33,8 +33,8 @@ from kafkalog_core.ops.checkpoint.file_repair import read_text
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.transplant.destination import Destination, is_metadata_of, read_destination
 from kafkalog_core.ops.transplant.rewriting import (
-    CommittedOffsets,
     LogEdit,
+    OffsetEdit,
     needs_edit,
     rewritten_log,
     with_epoch_0,
@@ -95,7 +95,7 @@ class _Planner:
         self._context = request.context()
         broker_dir = self._context.broker_dir
         if broker_dir is None:  # a whole log directory is named, as `plan_transplant` has checked
-            raise SelectionError("is no log directory", path=self._root)
+            raise SelectionError("is not a log directory", path=self._root)
         self._broker_dir = broker_dir
         self._cluster_id = str(request.options["cluster_id"])
         node_id = request.options.get("node_id")
@@ -248,7 +248,7 @@ class _Planner:
         partitions = [(read_partition(place.path), place, topic_id) for place, topic_id in kept]
         sizes = [segment.size_bytes for partition, _, _ in partitions for segment in partition.segments]
         self._progress.expect(sum(sizes))
-        offsets = CommittedOffsets(destination.topic_ids)
+        offsets = OffsetEdit(destination.topic_ids)
         for partition, place, topic_id in partitions:
             self._stage_partition(partition, place, topic_id, offsets)
         self._report(destination, offsets, own, {place.name.topic or "" for place, _ in kept})
@@ -256,9 +256,7 @@ class _Planner:
         self._stage_metadata_log(destination)
         self._stage_clean_shutdown(destination)
 
-    def _stage_partition(
-        self, partition: Partition, place: PartitionPath, topic_id: str, offsets: CommittedOffsets
-    ) -> None:
+    def _stage_partition(self, partition: Partition, place: PartitionPath, topic_id: str, offsets: OffsetEdit) -> None:
         """Stage all that changes in the directory of one partition."""
         has_offsets = partition.topic == _OFFSETS
         logs = [
@@ -273,13 +271,13 @@ class _Planner:
                 self._edit.highest = max(self._edit.highest, edit.highest)
                 what = f"{count_of(edit.batches, 'batch')} with leader epochs up to {edit.highest} get epoch 0"
                 # The second pass must not count again.
-                again = LogEdit(CommittedOffsets(offsets.topic_ids) if has_offsets else None)
+                again = LogEdit(OffsetEdit(offsets.topic_ids) if has_offsets else None)
                 self._stage.write(
                     log.path,
                     (bytes(piece) for piece in rewritten_log(log, again)),
                     why=what if edit.batches else "committed offsets get no leader epoch and the new topic ids",
                     like=log.path,
-                    mtime_ns=log.mtime_ns,  # retention goes by it where batches have no timestamp
+                    mtime_ns=log.mtime_ns,  # retention uses it where batches have no timestamp
                 )
         order = self._context.snapshot_options.order
         for snapshot in partition.snapshots:
@@ -347,7 +345,7 @@ class _Planner:
 
     # --- what is reported ---------------------------------------------------------------------------------------------
     def _report(
-        self, destination: Destination, offsets: CommittedOffsets, own: ClusterImage | None, topics: set[str]
+        self, destination: Destination, offsets: OffsetEdit, own: ClusterImage | None, topics: set[str]
     ) -> None:
         root, edit = self._root, self._edit
         next_id = 0 if destination.image is None else destination.image.next_producer_id
@@ -368,7 +366,7 @@ class _Planner:
             self._findings.append(found("transplant.directory-id", self._broker_dir.meta_path, node_id=self._node_id))
 
     def _judge_replicas(self, partitions: list[Partition], own: ClusterImage | None) -> None:
-        """Report replicas that may be behind others: the new cluster takes all of them for in sync."""
+        """Report replicas that may end before others: the new cluster takes all of them for in sync."""
         old_id, unknown, shown = self._broker_dir.node_id, Counter[str](), []
         for partition in partitions:
             state = None
@@ -383,7 +381,7 @@ class _Planner:
                 longest = max((each for each in others.items() if each[1] is not None), key=lambda each: each[1] or 0)
                 self._refusals.append(
                     found(
-                        "transplant.behind",
+                        "transplant.shorter",
                         partition.path,
                         topic=partition.topic,
                         partition=partition.partition,
@@ -397,7 +395,7 @@ class _Planner:
                 isr = "unknown" if state is None else _nodes(state.isr)
                 shown.append(f"{partition.topic}-{partition.partition} (ISR {isr}, it ends at offset {end})")
                 unknown[partition.topic or ""] += 1
-        if any(finding.code == "transplant.behind" for finding in self._refusals):
+        if any(finding.code == "transplant.shorter" for finding in self._refusals):
             self._undecided = self._undecided or Refusal(
                 "replicas here end before others of the same partition, and the new cluster may elect them leaders: "
                 "the others would then truncate",
@@ -411,7 +409,7 @@ class _Planner:
         if shown:
             self._findings.append(
                 found(
-                    "transplant.maybe-behind",
+                    "transplant.maybe-shorter",
                     self._root,
                     what=first_of(shown),
                     count=sum(unknown.values()),

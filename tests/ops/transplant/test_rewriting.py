@@ -11,7 +11,7 @@ from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_bat
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot, encode_snapshot
 from kafkalog_core.ops.transplant.destination import read_described
 from kafkalog_core.ops.transplant.rewriting import (
-    CommittedOffsets,
+    OffsetEdit,
     LogEdit,
     needs_edit,
     rewritten_log,
@@ -70,10 +70,10 @@ def test_committed_offsets_lose_epoch_and_topic_id(tmp_path: Path) -> None:
     log = log_of(tmp_path / "__consumer_offsets-0", batch(0, 0, VALUE_3, VALUE_4, VALUE_1))
     new_3, new_4 = (value.replace(b"\0\0\0\7", b"\xff\xff\xff\xff") for value in (VALUE_3, VALUE_4))
     new_4 = new_4.replace(OLD_ID, bytes(range(16, 32)))
-    offsets = CommittedOffsets({"t": NEW_ID})
+    offsets = OffsetEdit({"t": NEW_ID})
     assert edited(log, LogEdit(offsets)) == batch(0, 0, new_3, new_4, VALUE_1)
     assert offsets.changed == 2
-    assert edited(log, LogEdit(CommittedOffsets({}))) == batch(
+    assert edited(log, LogEdit(OffsetEdit({}))) == batch(
         0, 0, new_3, VALUE_4.replace(b"\0\0\0\7", b"\xff\xff\xff\xff"), VALUE_1
     )
 
@@ -81,7 +81,7 @@ def test_committed_offsets_lose_epoch_and_topic_id(tmp_path: Path) -> None:
 def test_compressed_offsets_are_counted(tmp_path: Path) -> None:
     """They keep what they have, but for the leader epoch of their batch."""
     log = log_of(tmp_path / "__consumer_offsets-0", batch(0, 4, VALUE_3, codec=1))
-    offsets = CommittedOffsets({"t": NEW_ID})
+    offsets = OffsetEdit({"t": NEW_ID})
     assert edited(log, LogEdit(offsets)) == batch(0, 0, VALUE_3, codec=1)
     assert (offsets.changed, offsets.compressed) == (0, 1)
 
@@ -90,7 +90,7 @@ def test_compressed_offsets_are_counted(tmp_path: Path) -> None:
 def test_a_value_that_ends_early(tmp_path: Path, size: int) -> None:
     """No byte after the value changes."""
     log = log_of(tmp_path / "__consumer_offsets-0", batch(0, 0, VALUE_4[:size], b"next"))
-    offsets = CommittedOffsets({"t": NEW_ID})
+    offsets = OffsetEdit({"t": NEW_ID})
     assert len(edited(log, LogEdit(offsets))) == log.size_bytes
     assert edited(log, LogEdit(offsets)).endswith(batch(0, 0, b"next")[-6:])
 

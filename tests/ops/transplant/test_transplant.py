@@ -162,18 +162,18 @@ def test_from_the_output_of_kafka_topics(clusters: Clusters) -> None:
 def test_replicas_are_compared(clusters: Clusters) -> None:
     """Node 2 stopped first, so the old cluster does not list it as in sync: the other disk shows that it is whole."""
     news = [clusters.new(1), clusters.new(2)]
-    assert "transplant.maybe-behind" in codes(clusters.draft(clusters.old(2), topic_ids=news))
+    assert "transplant.maybe-shorter" in codes(clusters.draft(clusters.old(2), topic_ids=news))
     drafts = clusters.drafts(clusters.old(1), clusters.old(2), topic_ids=news)
-    assert not any(code.endswith("behind") for draft in drafts for code in codes(draft))
+    assert not any(code.endswith("shorter") for draft in drafts for code in codes(draft))
     last = max((clusters.old(2) / "orders-1").glob("*.log"))
     last_batch = [batch for name, batch in batches(clusters.old(2)) if name == "orders-1"][-1]
     last.write_bytes(last.read_bytes()[: -len(last_batch)])
     _, second = clusters.drafts(clusters.old(1), clusters.old(2), topic_ids=news)
-    assert "transplant.behind" in codes(second)
+    assert "transplant.shorter" in codes(second)
     assert second.plan.obstacles
     last.write_bytes(last.read_bytes()[:-1])  # damaged: its end is unknown
     _, second = clusters.drafts(clusters.old(1), clusters.old(2), topic_ids=news)
-    assert "transplant.maybe-behind" in codes(second)
+    assert "transplant.maybe-shorter" in codes(second)
 
 
 def test_another_cluster_is_refused(clusters: Clusters) -> None:
