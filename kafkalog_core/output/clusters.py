@@ -25,7 +25,7 @@ __all__ = [
 
 _TOPIC: Final = Column("topic", "string", "name of the topic")
 _NODE: Final = Column("node_id", "int32", "id of the node")
-_LISTENERS: Final = Column("listeners", "json", "its addresses: name, host, port, protocol")
+_LISTENERS: Final = Column("listeners", "map", "its addresses: name, host, port, protocol")
 _RELEASE: Final = Column(
     "release", "string", "of Kafka, by the highest metadata.version that it registered; null: unknown"
 )
@@ -43,7 +43,7 @@ CLUSTER: Final = new_table(
     Column("is_whole", "bool", "whether no record up to there is missing, damaged or unknown"),
     Column("leader_id", "int32", "the last leader of the quorum that is known; null: none is"),
     Column("kraft_version", "int32", "1: the voters are in the log (KIP-853)"),
-    Column("voters", "json", "of the quorum: node id, directory id, listeners; empty: unknown"),
+    Column("voters", "map", "of the quorum: node id, directory id, listeners; empty: unknown"),
     Column("metadata_version", "int32", "finalized level; null: none"),
     Column("release", "string", "of Kafka that has this level; null: none, or a newer one"),
     Column("brokers", "int64", "registered brokers"),
@@ -56,7 +56,7 @@ CLUSTER: Final = new_table(
     Column("acls", "int64", "access control entries"),
     Column("users", "int64", "SCRAM credentials"),
     Column("next_producer_id", "int64", "the first producer id that was not given to a broker"),
-    Column("copies", "json", "of the metadata log on these disks: path, node id, end offset, leader epoch"),
+    Column("copies", "map", "of the metadata log on these disks: path, node id, end offset, leader epoch"),
 )
 CLUSTER_FEATURE: Final = new_table(
     "cluster_feature",
@@ -73,11 +73,11 @@ CLUSTER_BROKER: Final = new_table(
     Column("rack", "string", "null: none is set"),
     Column("is_fenced", "bool", "whether clients do not see it"),
     Column("in_controlled_shutdown", "bool", "whether it was stopping"),
-    Column("log_dirs", "json", "ids of its log directories; empty: unknown"),
-    Column("cordoned_log_dirs", "json", "those that get no new replicas; null: unknown"),
+    Column("log_dirs", "map", "ids of its log directories; empty: unknown"),
+    Column("cordoned_log_dirs", "map", "those that get no new replicas; null: unknown"),
     Column("replicas", "int64", "replicas that it has"),
     Column("leaders", "int64", "partitions that it leads"),
-    Column("paths", "json", "its log directories that are named here"),
+    Column("paths", "map", "its log directories that are named here"),
     _FEATURES,
 )
 CLUSTER_CONTROLLER: Final = new_table(
@@ -100,10 +100,10 @@ CLUSTER_TOPIC: Final = new_table(
     Column("replication_factor", "int64", "the largest number of replicas"),
     Column("leaderless", "int64", "partitions without a leader"),
     Column("under_replicated", "int64", "partitions whose ISR lacks a replica"),
-    Column("last_leaders", "json", "the leaders, and of partitions without one those before"),
+    Column("last_leaders", "map", "the leaders, and of partitions without one those before"),
     Column("configs", "map", "its settings"),
     Column("here", "int64", "directories of its partitions on these disks, with its topic id"),
-    Column("other_ids", "json", "topic ids of directories of this name that are not its own"),
+    Column("other_ids", "map", "topic ids of directories of this name that are not its own"),
 )
 CLUSTER_PARTITION: Final = new_table(
     "cluster_partition",
@@ -114,16 +114,16 @@ CLUSTER_PARTITION: Final = new_table(
     Column("leader_epoch", "int32", "its epoch"),
     Column("last_leader", "int32", "the last other leader that this disk has a record of; null: none"),
     Column("last_leader_until_ms", "int64", "when that one ceased to lead; null: none"),
-    Column("replicas", "json", "node ids, the preferred leader first"),
-    Column("isr", "json", "node ids of the in-sync replicas"),
-    Column("elr", "json", "eligible leader replicas (KIP-966)"),
-    Column("last_known_elr", "json", "last members of the ISR that had an unclean shutdown"),
-    Column("adding", "json", "replicas that a reassignment adds"),
-    Column("removing", "json", "replicas that a reassignment removes"),
-    Column("directories", "json", "ids of the log directories of the replicas; empty: unknown"),
+    Column("replicas", "map", "node ids, the preferred leader first"),
+    Column("isr", "map", "node ids of the in-sync replicas"),
+    Column("elr", "map", "eligible leader replicas (KIP-966)"),
+    Column("last_known_elr", "map", "last members of the ISR that had an unclean shutdown"),
+    Column("adding", "map", "replicas that a reassignment adds"),
+    Column("removing", "map", "replicas that a reassignment removes"),
+    Column("directories", "map", "ids of the log directories of the replicas; empty: unknown"),
     Column("partition_epoch", "int32", "rises with each change"),
     Column("is_recovering", "bool", "whether an uncleanly elected leader has not yet recovered"),
-    Column("paths", "json", "its directories on these disks"),
+    Column("paths", "map", "its directories on these disks"),
 )
 CLUSTER_CONFIG: Final = new_table(
     "cluster_config",
@@ -164,7 +164,7 @@ CLUSTER_TOKEN: Final = new_table(
     Column("token_id", "string", "id of the delegation token"),
     Column("owner", "string", "its owner"),
     Column("requester", "string", "who asked for it"),
-    Column("renewers", "json", "who may renew it"),
+    Column("renewers", "map", "who may renew it"),
     Column("issued_ms", "int64", "when it was issued"),
     Column("expires_ms", "int64", "when it expires"),
     Column("max_ms", "int64", "until when it may be renewed"),
@@ -178,8 +178,8 @@ CLUSTER_DIRECTORY: Final = new_table(
     Column("registered_by", "int32", "node that registered the directory id; null: none did"),
     Column("assigned", "int64", "partitions that the cluster has in this directory; null: unknown"),
     Column("found", "int64", "of them those that are here"),
-    Column("missing", "json", "assigned partitions that are not here, at most 20"),
-    Column("strays", "json", "directories of partitions that are not assigned to this node, at most 20"),
+    Column("missing", "map", "assigned partitions that are not here, at most 20"),
+    Column("strays", "map", "directories of partitions that are not assigned to this node, at most 20"),
     Column("detail", "string", "what is wrong; null: nothing is"),
 )
 CLUSTER_EVENT: Final = new_table(

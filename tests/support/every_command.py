@@ -111,6 +111,15 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--before -1 --max 5 {kafka}/customers-0"),
         Case("--offset 4711 {kafka}/customers-0", 3),
     ),
+    "cluster": (
+        Case("{kafka}"),
+        Case("--topic orders {kafka}"),
+        Case("--config --acls --users {kafka}"),
+        Case("--broker 1 --at 40 {kafka}/__cluster_metadata-0"),
+        Case("--history {kafka}"),
+        Case("--diff 20 {kafka}"),
+        Case("--at 5 --diff {other} {kafka}"),
+    ),
     "groups": (
         Case("--jobs 1 --now {now} {kafka}"),
         Case("--jobs 1 --now {now} --group billing {kafka}"),

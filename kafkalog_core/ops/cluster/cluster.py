@@ -333,7 +333,7 @@ def unread_findings(reading: MetadataReading) -> Iterator[Row]:
 def _notes(
     request: ClusterRequest, reading: MetadataReading, copies: Sequence[MetadataCopy], leaders: _Leaders
 ) -> Iterator[str]:
-    begin = "the start of the log" if reading.snapshot is None else f"the snapshot of offset {reading.base_offset}"
+    begin = f"the snapshot of offset {reading.base_offset}" if reading.base_offset else "the start of the log"
     last = "" if reading.last_ms < 0 else f", written at {moment(reading.last_ms)}"
     yield f"As {reading.path} shows it, from {begin} to offset {reading.end_offset - 1}{last}."
     if reading.unfinished is not None:
