@@ -79,6 +79,13 @@ TRANSPLANTS: Final = {
         "Start no broker on the directory that it was copied from: two nodes would have one identity.",
         "A node keeps its metadata log in its first log directory, or in metadata.log.dir.",
     ),
+    "transplant.metadata-elsewhere": FindingType(
+        "warning",
+        "The node is a controller of the new cluster, but this directory has no metadata log that could be replaced.",
+        None,
+        "Keep the metadata log where it is: set metadata.log.dir of this node to {source}.",
+        "Without its metadata log a controller has lost its vote. A plan makes no directories.",
+    ),
     "transplant.metadata-removed": FindingType(
         "info",
         "The metadata log of the old cluster is removed (files: {count}).",

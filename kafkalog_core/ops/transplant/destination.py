@@ -60,10 +60,12 @@ class Destination(Struct, frozen=True, kw_only=True):
         """Return whether it was read from a log directory of this node."""
         return self.metadata_dir is not None and node_id is not None and self.node_id == node_id
 
-    def has_voter(self, node_id: str | None) -> bool:
-        """Return whether a node is a voter of the quorum, as far as the log shows."""
-        voters = () if self.image is None else self.image.voters
-        return any(str(voter.voter_id) == node_id for voter in voters)
+    def is_controller(self, node_id: str | None) -> bool:
+        """Return whether a node is a controller, as far as the log shows: a voter in it, or a registered controller."""
+        if self.image is None:
+            return False
+        nodes = [*(voter.voter_id for voter in self.image.voters), *self.image.controllers]
+        return any(str(node) == node_id for node in nodes)
 
 
 def read_destination(path: str, cluster_id: str) -> Destination:
@@ -86,7 +88,7 @@ def read_destination(path: str, cluster_id: str) -> Destination:
     identity, metadata_dir = identity_of(path), f"{path}/{_METADATA_DIR}"
     if identity.cluster_id is not None and identity.cluster_id != cluster_id:
         raise RefusedError(
-            f"belongs to cluster {identity.cluster_id}, and not to the new cluster {cluster_id}; name another directory",
+            f"belongs to cluster {identity.cluster_id}, not to the new cluster {cluster_id}; name another directory",
             path=path,
         )
     if not is_directory(metadata_dir):

@@ -43,6 +43,7 @@ from kafkalog_core.ops.transplant.rewriting import (
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.changes import pieces
 from kafkalog_core.storage.listing import SegmentState, list_directory
+from kafkalog_core.storage.locks import lock_holder
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.text import count_of, first_of
@@ -245,6 +246,13 @@ class _Planner:
             else:
                 kept.append((place, topic.topic_id))
         self._kept = len(kept)
+        holder = None if destination.metadata_dir is None else lock_holder(destination.path)
+        if holder is not None:
+            self._undecided = Refusal(
+                f"{destination.path}: {holder.sentence}, holds the lock of this directory of the new cluster, and its "
+                "metadata log still changes",
+                (WayOut("stop that broker first, and plan again"),),
+            )
         partitions = [(read_partition(place.path), place, topic_id) for place, topic_id in kept]
         sizes = [segment.size_bytes for partition, _, _ in partitions for segment in partition.segments]
         self._progress.expect(sum(sizes))
@@ -301,16 +309,22 @@ class _Planner:
 
     def _stage_metadata_log(self, destination: Destination) -> None:
         """Stage the metadata log: that of the new cluster where its node's own directory is given, else none."""
-        if not is_directory(self._metadata_dir) or is_metadata_of(self._root, destination):
+        is_controller = destination.is_controller(self._node_id)
+        if is_metadata_of(self._root, destination):
+            return
+        if not is_directory(self._metadata_dir):
+            # Stages change files in directories that exist.
+            if is_controller and destination.is_own_dir(self._node_id):
+                self._findings.append(found("transplant.metadata-elsewhere", self._root, source=destination.path))
             return
         old = {os.path.basename(file.path): file for file in list_directory(self._metadata_dir).files}
         new = {}
         if destination.metadata_dir is not None and destination.is_own_dir(self._node_id):
             new = {os.path.basename(file.path): file for file in list_directory(destination.metadata_dir).files}
-        elif destination.has_voter(self._node_id):
+        elif is_controller:
             self._undecided = Refusal(
-                f"node {self._node_id} is a voter of the new cluster, and this directory holds the metadata log of the "
-                "old one",
+                f"node {self._node_id} is a controller of the new cluster, and this directory holds the metadata log "
+                "of the old one",
                 (WayOut("name the log directory with the metadata log of that very node", options="--topic-ids DIR"),),
             )
         for name, file in old.items():

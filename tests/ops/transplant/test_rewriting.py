@@ -11,8 +11,8 @@ from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_bat
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot, encode_snapshot
 from kafkalog_core.ops.transplant.destination import read_described
 from kafkalog_core.ops.transplant.rewriting import (
-    OffsetEdit,
     LogEdit,
+    OffsetEdit,
     needs_edit,
     rewritten_log,
     with_epoch_0,
@@ -30,8 +30,6 @@ KEY = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
 OLD_ID, NEW_ID = bytes(range(16)), "EBESExQVFhcYGRobHB0eHw"
 VALUE_3 = b"\x00\x03" + (5).to_bytes(8, "big") + (7).to_bytes(4, "big") + b"\x00\x00" + bytes(8)
 VALUE_4 = VALUE_3[:1] + b"\x04" + VALUE_3[2:14] + b"\x03md" + bytes(8) + b"\x01\x00\x10" + OLD_ID
-    b"\x00\x04" + (5).to_bytes(8, "big") + (7).to_bytes(4, "big") + b"\x03md" + bytes(8) + b"\x01\x00\x10" + OLD_ID
-)
 VALUE_1 = b"\x00\x01" + (5).to_bytes(8, "big") + b"\x00\x00" + bytes(16)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +16,7 @@ from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.storage.changing.writer import Disk
-from tests.support.repairs import CountingDisk, DyingDisk, Killed, snapshot, undo_all
+from tests.support.repairs import LOCK_HOLDER, CountingDisk, DyingDisk, Killed, snapshot, undo_all
 from tests.support.transplanting import NEW_ID, NOW_MS, OLD_ID, Clusters, codes
 
 if TYPE_CHECKING:
@@ -181,6 +183,23 @@ def test_another_cluster_is_refused(clusters: Clusters) -> None:
         clusters.draft(clusters.old(2), topic_ids=[clusters.old(1)])
     with pytest.raises(SelectionError, match="whole log directories"):
         clusters.draft(clusters.old(2) / "orders-0")
+
+
+def test_a_controller_needs_its_own_metadata_log(clusters: Clusters) -> None:
+    """Node 1 is the controller: the log of node 2 is not its own; and what a running broker changes is not copied."""
+    draft = clusters.draft(clusters.old(1), topic_ids=[clusters.new(2)])
+    assert any("is a controller of the new cluster" in str(each) for each in draft.plan.obstacles)
+    shutil.rmtree(clusters.old(1) / METADATA)
+    assert "transplant.metadata-elsewhere" in codes(clusters.draft(clusters.old(1), topic_ids=[clusters.new(1)]))
+    lock = clusters.new(2) / ".lock"
+    lock.touch()
+    with subprocess.Popen([sys.executable, "-c", LOCK_HOLDER, str(lock)], stdin=-1, stdout=-1) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == b"held\n"
+        draft = clusters.draft(clusters.old(2), topic_ids=[clusters.new(2)])
+        assert any("still changes" in str(each) for each in draft.plan.obstacles)
+        holder.stdin.close()
 
 
 def test_a_disk_without_a_clean_shutdown(clusters: Clusters) -> None:
