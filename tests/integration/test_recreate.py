@@ -93,9 +93,15 @@ class Guarded(Broker):
         return done.stdout
 
     def describe(self) -> list[str]:
-        """All that the tools say of it, without ids, placement, and what a start alone sets."""
+        """All that the tools say of it, without ids and placement; ACLs, which have no order, with their resource."""
         text = re.sub(r"TopicId: \S+", "", self.script(f"{TOOL}{DESCRIBE}"))
-        return [line for line in text.splitlines() if line.strip() and "Leader: " not in line]
+        lines, resource = [], ""
+        for line in text.splitlines():
+            if line.startswith("Current ACLs for resource"):
+                resource = line
+            elif line.strip() and "Leader: " not in line:
+                lines.append(f"{resource} {line}")
+        return sorted(lines)
 
 
 @contextmanager

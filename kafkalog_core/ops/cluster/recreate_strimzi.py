@@ -1,7 +1,7 @@
 """`kafkalog cluster --recreate strimzi`: KafkaTopic and KafkaUser resources that build the same cluster again.
 
-Strimzi 0.49 and later read `kafka.strimzi.io/v1`. The name of a resource is a DNS label, while a topic has a name of
-its own in `spec.topicName`; a user has none, so users whose names are not DNS names cannot be resources. Strings
+Strimzi 0.49 and later read `kafka.strimzi.io/v1`. The name of a resource is a DNS name, while a topic has a name of
+its own in the resource; a user has none, so users whose names are not DNS names cannot be resources. Strings
 are written as JSON, which YAML reads.
 """
 
