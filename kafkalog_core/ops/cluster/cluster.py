@@ -259,7 +259,7 @@ def _voters(text: str | None) -> Iterator[int]:
         return
 
 
-# --- what is said of the whole ----------------------------------------------------------------------------------------
+# --- the answer as a whole -------------------------------------------------------------------------------------------
 def _summary(
     reading: MetadataReading, copies: Sequence[MetadataCopy], cluster_id: str | None, leaders: _Leaders
 ) -> Row:
