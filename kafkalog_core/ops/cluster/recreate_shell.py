@@ -37,7 +37,7 @@ _PATTERNS: Final = {3: "literal", 4: "prefixed"}
 _ALLOW: Final = 3
 _HEAD: Final = """#!/usr/bin/env bash
 # Builds a Kafka cluster as the disks describe it: topics, settings, users, quotas, ACLs. It holds no records.
-# Usage: bash FILE HOST:PORT      with the bin directory of Kafka 2.8 or later in PATH
+# Usage: bash FILE HOST:PORT, with the bin directory of Kafka in PATH
 # COMMAND_CONFIG names a file with the settings of the tools, if the cluster wants authentication.
 # A run that failed can be repeated: what is there already is left as it is, or set again.
 set -eu
