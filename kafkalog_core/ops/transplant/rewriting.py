@@ -82,7 +82,10 @@ def needs_edit(log: FileInfo, edit: LogEdit, advance: Callable[[int], None]) -> 
     is_changed = False
     with Source.open(log.path) as source:
         for item in scan(source, base_offset=log.name.base_offset, options=_OPTIONS):
-            if not isinstance(item, Damage) and item.batches.count:
+            if isinstance(item, Damage) or not item.batches.count:
+                continue
+            # Without a copy where nothing can change: most logs of most clusters are only read.
+            if edit.offsets is not None or not item.batches.holds_only("leader_epoch", 0):
                 is_changed |= edit.apply(bytearray(item.memory), item)
     advance(log.size_bytes)
     return is_changed

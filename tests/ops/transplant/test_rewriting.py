@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalog_core.errors import FormatError
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
@@ -21,8 +25,6 @@ from kafkalog_core.ops.transplant.rewriting import (
 from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kafkalog_core.storage.listing import FileInfo
 
 KEY = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
@@ -82,6 +84,26 @@ def test_compressed_offsets_are_counted(tmp_path: Path) -> None:
     offsets = OffsetEdit({"t": NEW_ID})
     assert edited(log, LogEdit(offsets)) == batch(0, 0, VALUE_3, codec=1)
     assert (offsets.changed, offsets.compressed) == (0, 1)
+
+
+@given(st.data())
+def test_of_any_bytes_the_size_stays(data: st.DataObject) -> None:
+    """Where a log is damaged anyhow, no byte is lost or added, and a second run changes nothing."""
+    content = bytearray(batch(0, 3, VALUE_3, VALUE_4) + batch(2, 0, b"x") + batch(3, 5, VALUE_4))
+    for _ in range(data.draw(st.integers(0, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    del content[data.draw(st.integers(0, len(content))) :]
+    with TemporaryDirectory() as place:
+        log = log_of(Path(place, "__consumer_offsets-0"), bytes(content))
+        once = edited(log, LogEdit(OffsetEdit({"t": NEW_ID})))
+        Path(log.path).write_bytes(once)
+        assert len(once) == len(content)
+        assert edited(log, LogEdit(OffsetEdit({"t": NEW_ID}))) == once
+
+
+@given(st.text(alphabet=st.sampled_from("Topic: Id\tPartionReplcas,0123\nx"), max_size=200))
+def test_any_text_is_read_as_described_topics(text: str) -> None:
+    assert isinstance(read_described(text), dict)
 
 
 @pytest.mark.parametrize("size", range(10, len(VALUE_4)))
