@@ -93,14 +93,15 @@ class Guarded(Broker):
         return done.stdout
 
     def describe(self) -> list[str]:
-        """All that the tools say of it, without ids and placement; ACLs, which have no order, with their resource."""
+        """All that the tools say of it, without ids and placement; ACLs and values, which have no order, in one."""
         text = re.sub(r"TopicId: \S+", "", self.script(f"{TOOL}{DESCRIBE}"))
         lines, resource = [], ""
         for line in text.splitlines():
             if line.startswith("Current ACLs for resource"):
                 resource = line
             elif line.strip() and "Leader: " not in line:
-                lines.append(f"{resource} {line}")
+                what, _, values = line.partition(" are ")
+                lines.append(f"{resource} {what} {sorted(values.split(', '))}")
         return sorted(lines)
 
 
