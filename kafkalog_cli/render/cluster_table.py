@@ -44,7 +44,7 @@ def _addresses(row: Mapping[str, object]) -> str:
 
 def _state(row: Mapping[str, object]) -> str:
     if row["is_fenced"]:
-        return "fenced after a controlled shutdown" if row["in_controlled_shutdown"] else "FENCED"
+        return "fenced, shut down" if row["in_controlled_shutdown"] else "FENCED"
     return "stopping" if row["in_controlled_shutdown"] else "unfenced"
 
 
@@ -310,7 +310,7 @@ def _verdict(found: ClusterFound) -> tuple[str, str]:
 def _first_known(found: ClusterFound) -> str:
     """Return why nothing is known of a moment: it is before all that the log still has."""
     for each in found.findings:
-        return f": {each['message']}"
+        return f": {str(each['message']).rstrip('.')}"
     return ""
 
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.ops.cluster import image_rows as rows
-from kafkalog_core.ops.cluster.cluster import disks_of, read_newest, unread_findings
+from kafkalog_core.ops.cluster.cluster import count_read, disks_of, read_newest, unread_findings
 from kafkalog_core.output import clusters, tables
 from kafkalog_core.output.chunk import RowChunk
 
@@ -47,9 +47,7 @@ def cluster_differences(first: ClusterRequest, second: ClusterRequest, report: R
     for request in (first, second):
         reading, _ = read_newest(disks_of(request.targets), request.until)
         images.append(reading.image)
-        report.records += reading.records
-        report.partitions += 1
-        report.files += len(reading.paths)
+        count_read(report, reading)
         findings += unread_findings(reading)
     for row in findings:
         report.add_finding(row)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog_core.format.control import KRaftVersion, KRaftVoters, LeaderChange
 from kafkalog_core.format.textfile import uuid_text
 from kafkalog_core.kafka.sim.metadata_log import read_image
-from kafkalog_core.ops.cluster.cluster import disks_of, newest_log, unread_findings
+from kafkalog_core.ops.cluster.cluster import count_read, disks_of, newest_log, unread_findings
 from kafkalog_core.ops.cluster.image_rows import acl_row, release_text
 from kafkalog_core.output import clusters, tables
 from kafkalog_core.output.chunk import RowChunk
@@ -61,9 +61,7 @@ def cluster_events(request: ClusterRequest, report: Report, write: Callable[[Row
 
     reading = read_image(_log_of(request), until=request.until, is_oldest=True, stops_at_damage=True, watch=watch)
     flush()
-    report.records += reading.records
-    report.partitions += 1
-    report.files += len(reading.paths)
+    count_read(report, reading)
     findings = tuple(unread_findings(reading))
     for row in findings:
         report.add_finding(row)
