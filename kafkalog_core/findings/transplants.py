@@ -81,9 +81,10 @@ TRANSPLANTS: Final = {
     ),
     "transplant.metadata-elsewhere": FindingType(
         "warning",
-        "The node is a controller of the new cluster, but this directory has no metadata log that could be replaced.",
+        "The node is a controller of the new cluster, but this directory has no metadata log that could be replaced by "
+        "that of {source}.",
         None,
-        "Keep the metadata log where it is: set metadata.log.dir of this node to {source}.",
+        "Keep the metadata log where it is: set metadata.log.dir of this node to that directory.",
         "Without its metadata log a controller has lost its vote. A plan makes no directories.",
     ),
     "transplant.metadata-removed": FindingType(
