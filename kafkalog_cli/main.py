@@ -74,6 +74,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.quorum:quorum_command",
         "Bring back a quorum whose controllers' disks are lost.",
     ),
+    "transplant": (
+        "kafkalog_cli.commands.transplant:transplant_command",
+        "Make log directories belong to another cluster.",
+    ),
     "retain": (
         "kafkalog_cli.commands.retain:retain_command",
         "Forecast what retention deletes, when, and why not.",
@@ -114,6 +118,7 @@ SECTIONS: Final = {
         "excise",
         "truncate",
         "quorum",
+        "transplant",
         "apply",
         "undo",
     ),

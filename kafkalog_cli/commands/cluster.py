@@ -20,6 +20,7 @@ from kafkalog_core.kafka.sim.metadata_log import EVERYTHING, Until
 from kafkalog_core.ops.cluster.cluster import cluster
 from kafkalog_core.ops.cluster.difference import cluster_differences
 from kafkalog_core.ops.cluster.history import cluster_events
+from kafkalog_core.ops.cluster.recreate import Form, Recreation
 from kafkalog_core.ops.cluster.request import ClusterRequest
 from kafkalog_core.output import clusters, tables
 from kafkalog_core.structs import replace
@@ -33,6 +34,7 @@ EXAMPLES: Final = (
     Example("kafkalog cluster --history --topic orders /var/lib/kafka", "Who led it when, and who changed what"),
     Example("kafkalog cluster --diff /mnt/yesterday /var/lib/kafka", "What has changed since a copy of yesterday"),
     Example("kafkalog cluster --output json /disks/*/kafka", "The whole image, for a script"),
+    Example("kafkalog cluster --recreate shell /disks/*/kafka", "A script that builds the same cluster again"),
 )
 _TIME_DIGITS: Final = 12
 """A number with at least as many digits is a time in milliseconds, as for other options."""
@@ -94,6 +96,22 @@ def _parse_moment(text: str) -> Until:
     metavar="PATH|TIME|OFFSET",
     help="Show what changed from that disk, or from that moment of this log, to the image of PATH.",
 )
+@click.option(
+    "--recreate",
+    "form",
+    type=click.Choice(("shell", "strimzi")),
+    help=(
+        "Print what builds the cluster again, without its records: a script of kafka-topics.sh, kafka-configs.sh and "
+        "kafka-acls.sh, or KafkaTopic and KafkaUser resources. The log has no passwords of SCRAM users: the script "
+        "asks for new ones."
+    ),
+)
+@click.option(
+    "--assignments",
+    "with_assignments",
+    is_flag=True,
+    help="With --recreate shell: place each replica on the node that had it.",
+)
 @common.output_option
 def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, is_history: bool, **given: Any) -> int:
     """Show the cluster: id, quorum, brokers, features, topics, settings, security, and whose each volume is.
@@ -117,6 +135,10 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
         until=given["at"] or EVERYTHING,
         shows_secrets=given["shows_secrets"],
     )
+    if given["form"] is not None:
+        if is_history or other is not None:
+            raise click.UsageError("--recreate is of one image: leave out --history and --diff")
+        return _recreation(asked, given["form"], with_assignments=given["with_assignments"])
     if is_history:
         return _history(asked, output, report)
     if other is not None:
@@ -125,6 +147,16 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
     writer = open_results(CLUSTERS, output, parts, asked, paths)
     with watched() as progress:
         return write_results(writer, cluster(asked, report, progress), report)
+
+
+def _recreation(request: ClusterRequest, form: Form, *, with_assignments: bool) -> int:
+    """Print a script or resources; for an image with holes also why they are not all, which is damage."""
+    recreation = Recreation(request, form, with_assignments=with_assignments)
+    for piece in recreation.text():
+        click.echo(piece, nl=False)
+    if recreation.problem is not None:
+        click.echo(f"kafkalog: {recreation.problem}", err=True)
+    return int(ExitStatus.CLEAN if recreation.problem is None else ExitStatus.DAMAGE)
 
 
 def _other(text: str, asked: ClusterRequest, report: Report) -> ClusterRequest:

@@ -21,6 +21,7 @@ from kafkalog_core.findings.plans import COMPACTIONS, REINDEXING, RETENTION, ROL
 from kafkalog_core.findings.producers import PRODUCERS
 from kafkalog_core.findings.recoveries import RECOVERIES
 from kafkalog_core.findings.starts import STARTS
+from kafkalog_core.findings.transplants import TRANSPLANTS
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ _TYPES: Final = (
     | GROUPS
     | CLUSTER
     | STARTS
+    | TRANSPLANTS
 )
 _OF_STARTS: Final = frozenset(
     {

@@ -57,6 +57,7 @@ PLANNERS: Final = {
     "compact": "kafkalog_core.ops.compact.planning:plan_compact",
     "retain": "kafkalog_core.ops.retain.retain:plan_retain",
     "quorum": "kafkalog_core.ops.quorum.planning:plan_quorum",
+    "transplant": "kafkalog_core.ops.transplant.transplant:plan_transplant",
 }
 """The planner of each command that repairs, imported when it is used."""
 _SOURCE_BYTES: Final = {"compact": "kafkalog_core.ops.compact.planning:compacted_bytes"}

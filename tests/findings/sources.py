@@ -35,6 +35,7 @@ SOURCES: Final = {
     "excise": "tests/integration/test_excise.py",
     "rolls": "tests/integration/test_live_dump.py",
     "quorum": "tests/integration/test_quorum.py",
+    "transplant": "tests/integration/test_transplant.py",
     # what a line of Kafka's own log says by its words, and nothing more
     "wording": "kafkalog_core/findings/broker_messages.py",
     # what kafkalog itself does: no word about Kafka's behaviour

@@ -60,6 +60,7 @@ NO_COMMAND: Final = {
 NO_COMMAND_KINDS: Final = {
     "export.": "a choice between the options that the text names",
     "replicas.": "about several copies: which of them is kept is the user's choice",
+    "transplant.": "what the new cluster has is changed with Kafka's own tools",
 }
 
 

@@ -175,6 +175,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("{kafka} cut --at 20", 4),
         Case("{kafka} change-address --address 1=kafka-1:9093"),
     ),
+    "transplant": (
+        Case("--jobs 1 --cluster-id bmV3LWNsdXN0ZXItLS0wMQ {kafka}"),
+        Case("--jobs 1 --cluster-id ZGVtby1rYWZrYWxvZy0wMQ --topic-ids {other} {kafka}"),
+        Case("--jobs 1 --cluster-id bmV3LWNsdXN0ZXItLS0wMQ --apply {other}"),
+    ),
     "retain": (
         Case("--jobs 1 --now {now} {kafka}"),
         Case("--jobs 1 --now {now} --what-if retention.ms=1 --until 2026-12-21 {kafka}"),

@@ -1,0 +1,1 @@
+"""`transplant`: makes the log directories of one cluster belong to another."""
