@@ -21,6 +21,7 @@ from kafkalog_core.findings.plans import COMPACTIONS, REINDEXING, RETENTION, ROL
 from kafkalog_core.findings.producers import PRODUCERS
 from kafkalog_core.findings.recoveries import RECOVERIES
 from kafkalog_core.findings.starts import STARTS
+from kafkalog_core.findings.zookeeper import ZOOKEEPER
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ _TYPES: Final = (
     | CATALOGS
     | GROUPS
     | STARTS
+    | ZOOKEEPER
 )
 _OF_STARTS: Final = frozenset(
     {
