@@ -46,6 +46,7 @@ from kafkalog_core.output.plans import (
 )
 from kafkalog_core.output.schema import MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
 from kafkalog_core.output.starts import PARTITION_START, PREFLIGHT, RELEASE_START, START_EVENT, START_STEP
+from kafkalog_core.output.zookeeper import ZNODE, ZNODE_CHANGE, ZOOKEEPER, ZOOKEEPER_OWNER, ZOOKEEPER_SERVER
 
 __all__ = [
     "BATCH",
@@ -106,6 +107,11 @@ __all__ = [
     "TRANSACTION",
     "TRANSACTION_PART",
     "WHICH_PARTITION",
+    "ZNODE",
+    "ZNODE_CHANGE",
+    "ZOOKEEPER",
+    "ZOOKEEPER_OWNER",
+    "ZOOKEEPER_SERVER",
     "Column",
     "Kind",
     "Table",
@@ -569,6 +575,11 @@ TABLES: Final = {
         GROUP_EVENT,
         EVENT,
         WHICH_PARTITION,
+        ZOOKEEPER_SERVER,
+        ZOOKEEPER,
+        ZNODE,
+        ZNODE_CHANGE,
+        ZOOKEEPER_OWNER,
         IMPACT,
         PREFLIGHT,
         START_EVENT,

@@ -123,9 +123,7 @@ def decode_transaction(data: bytes | memoryview) -> Transaction:
         if reader.left != TXN_DIGEST.size:
             raise FieldError(f"{reader.left} bytes follow the transaction", position=reader.position)
         digest = TreeDigest(*reader.fields(TXN_DIGEST))
-    return Transaction(
-        session_id=session_id, cxid=cxid, zxid=zxid, time_ms=time_ms, operation=operation, digest=digest
-    )
+    return Transaction(session_id=session_id, cxid=cxid, zxid=zxid, time_ms=time_ms, operation=operation, digest=digest)
 
 
 def _read_operation(kind: int, reader: JuteReader) -> Operation:

@@ -29,9 +29,7 @@ def java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def threads_by_topic(
-    consumers: Mapping[str, Mapping[str, Any]], topics: Iterable[str]
-) -> dict[str, list[str]]:
+def threads_by_topic(consumers: Mapping[str, Mapping[str, Any]], topics: Iterable[str]) -> dict[str, list[str]]:
     """Return the threads that want each topic, sorted as consumers sort them.
 
     Args:
@@ -61,7 +59,9 @@ def _matching(pattern: str, text: str, topics: Iterable[str]) -> list[str]:
         raise BadPatternError(f"{text!r} is not an expression: {error}") from error
     is_whitelist = pattern == "white_list"
     return [
-        topic for topic in topics if topic not in _INTERNAL and (expression.fullmatch(topic) is not None) == is_whitelist
+        topic
+        for topic in topics
+        if topic not in _INTERNAL and (expression.fullmatch(topic) is not None) == is_whitelist
     ]
 
 

@@ -86,9 +86,7 @@ def restore(data_dir: DataDir, until: Until | None = None, progress: Progress = 
     end = _zxid_of(data_dir, until or Until(), progress)
     snapshot, tree = _choose_snapshot(data_dir, end, findings)
     base = 0 if snapshot is None else snapshot.zxid
-    restored = Restored(
-        data_dir=data_dir, tree=tree, snapshot=snapshot, last_zxid=base, gaps=[], findings=findings
-    )
+    restored = Restored(data_dir=data_dir, tree=tree, snapshot=snapshot, last_zxid=base, gaps=[], findings=findings)
     # The effects that a fuzzy snapshot has already; without their transactions the tree is of no moment.
     newest = 0 if snapshot is None else tree.newest_zxid()
     for transaction in transactions_from(data_dir, base, findings, progress):
@@ -137,9 +135,7 @@ def _zxid_of(data_dir: DataDir, until: Until, progress: Progress) -> int | None:
     return last
 
 
-def _choose_snapshot(
-    data_dir: DataDir, end: int | None, findings: list[Finding]
-) -> tuple[ZxidFile | None, Tree]:
+def _choose_snapshot(data_dir: DataDir, end: int | None, findings: list[Finding]) -> tuple[ZxidFile | None, Tree]:
     """Return the newest whole snapshot of that moment or before, and its tree; None: there is none."""
     is_old = _is_before_34(data_dir)
     skipped: list[tuple[ZxidFile, Exception]] = []

@@ -28,7 +28,17 @@ if TYPE_CHECKING:
     from kafkalog_core.format.zookeeper.jute import Acl
     from kafkalog_core.format.zookeeper.transactions import Operation, Transaction
 
-__all__ = ["NodeChange", "NodeKind", "Tree", "empty_tree", "is_next", "node_kind", "parent_path", "shown_path", "zxid_text"]
+__all__ = [
+    "NodeChange",
+    "NodeKind",
+    "Tree",
+    "empty_tree",
+    "is_next",
+    "node_kind",
+    "parent_path",
+    "shown_path",
+    "zxid_text",
+]
 
 NodeKind = Literal["persistent", "ephemeral", "container", "ttl"]
 Action = Literal["created", "set", "set-acl", "deleted", "session-closed"]
@@ -224,9 +234,7 @@ class Tree:
         """Delete the nodes of a session: those that the tree has, and those that the record names (3.6 and later)."""
         self.sessions.pop(transaction.session_id, None)
         paths = self._owned.pop(transaction.session_id, set()) | {path for path in operation.paths or () if path}
-        return [
-            change for path in sorted(paths) for change in self._delete(path, transaction.zxid, "session-closed")
-        ]
+        return [change for path in sorted(paths) for change in self._delete(path, transaction.zxid, "session-closed")]
 
     def _own(self, path: str, owner: int) -> None:
         if node_kind(owner) == "ephemeral":

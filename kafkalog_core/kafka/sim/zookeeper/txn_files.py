@@ -75,7 +75,9 @@ class _Reading:
                     transaction = decode_transaction(bytes(window[entry.start : entry.end]))
                 except FormatError as error:
                     size = entry.next_position - at
-                    self._add("zookeeper.log-damaged", position + at, size, problem=f"not a transaction: {error.message}")
+                    self._add(
+                        "zookeeper.log-damaged", position + at, size, problem=f"not a transaction: {error.message}"
+                    )
                 else:
                     yield transaction
                 at = entry.next_position
