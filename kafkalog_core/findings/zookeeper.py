@@ -68,7 +68,7 @@ ZOOKEEPER: Final = {
     ),
     "zookeeper.no-snapshot": FindingType(
         "info",
-        "There are transaction logs, but no snapshot that can be used. ZooKeeper 3.5.5 and later do not start so, "
+        "There are transaction logs, but no snapshot that can be used. ZooKeeper 3.5.4 and later do not start on them, "
         "unless zookeeper.snapshot.trust.empty is true.",
         None,
         "Nothing needs to be done if the logs begin with the first transaction, as the logs of a young server of 3.4 "
