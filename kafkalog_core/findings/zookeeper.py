@@ -15,7 +15,8 @@ _OTHER_SERVERS: Final = (
     "Name the data directories of all servers of the ensemble: kafkalog zookeeper compares them, and reads the one that "
     "has the most."
 )
-_SUMMARY: Final = "kafkalog zookeeper {dir}"
+_FILE_WITH_OTHERS: Final = "kafkalog zookeeper {above} OTHER_DATA_DIR"
+_WITH_OTHERS: Final = "kafkalog zookeeper {file} OTHER_DATA_DIR"
 
 ZOOKEEPER: Final = {
     "zookeeper.snapshot-damaged": FindingType(
@@ -26,7 +27,7 @@ ZOOKEEPER: Final = {
         f"Nothing needs to be done if an older snapshot and its logs are there. Else: {_OTHER_SERVERS}",
         "The checksum of the file is wrong, or it ends early: the server was killed while it wrote the file, or the "
         "disk is damaged.",
-        next_step=_SUMMARY,
+        next_step=_FILE_WITH_OTHERS,
     ),
     "zookeeper.log-damaged": FindingType(
         "error",
@@ -37,7 +38,7 @@ ZOOKEEPER: Final = {
         "everything from the leader.",
         "The disk changed the bytes, or somebody did. Transactions after the damage are read here, and the zxids show "
         "which ones are missing.",
-        next_step=_SUMMARY,
+        next_step=_FILE_WITH_OTHERS,
     ),
     "zookeeper.log-torn": FindingType(
         "info",
@@ -48,23 +49,24 @@ ZOOKEEPER: Final = {
         "The server was killed while it wrote the last transaction.",
     ),
     "zookeeper.log-hidden": FindingType(
-        "warning",
-        "Transactions follow {size_bytes} bytes of zeros. A ZooKeeper server ends the log at the zeros and does not "
-        "read them.",
+        "error",
+        "A ZooKeeper server ends the log here, at {problem}, and does not read the transactions that follow "
+        "{size_bytes} bytes later.",
         None,
-        f"They are read here. {_OTHER_SERVERS}",
-        "A log is preallocated with zeros. Zeros before a transaction are a write that the disk lost.",
-        next_step=_SUMMARY,
+        f"They are read here, and the zxids show what is missing. {_OTHER_SERVERS}",
+        "A log is preallocated with zeros, and its last transaction may not be whole: a server takes both for the end. "
+        "Before other transactions they are a write that the disk lost, or damage.",
+        next_step=_FILE_WITH_OTHERS,
     ),
     "zookeeper.gap": FindingType(
         "error",
-        "Transactions {first} to {last} are in no file. A ZooKeeper server applies the later ones silently, and has "
-        "another tree than the ensemble had.",
+        "Transactions {first} to {last} are in no file. A ZooKeeper server applies the later ones all the same, "
+        "and has another tree than the ensemble had.",
         None,
         f"Look for the missing log in backups and in dataLogDir (--txn-log-dir). {_OTHER_SERVERS}",
         "A leader counts zxids without a gap, and every server logs each of them. A log was deleted or damaged, or the "
         "snapshot that it followed was.",
-        next_step=_SUMMARY,
+        next_step=_WITH_OTHERS,
     ),
     "zookeeper.no-snapshot": FindingType(
         "info",
@@ -83,7 +85,7 @@ ZOOKEEPER: Final = {
         _OTHER_SERVERS,
         "Each transaction of ZooKeeper 3.6 and later records a digest of the whole tree. A snapshot or a log is of "
         "another server, or was changed.",
-        next_step=_SUMMARY,
+        next_step=_WITH_OTHERS,
     ),
     "zookeeper.behind": FindingType(
         "warning",
@@ -101,7 +103,7 @@ ZOOKEEPER: Final = {
         "server has in addition.",
         "A leader logged transactions that no majority got, and another leader went on without them; or the disks are "
         "of two ensembles.",
-        next_step=_SUMMARY,
+        next_step=_WITH_OTHERS,
     ),
     "zookeeper.other-cluster": FindingType(
         "error",
@@ -111,6 +113,6 @@ ZOOKEEPER: Final = {
         "Find the ZooKeeper data of the old ensemble, and start it with that. Delete meta.properties only if the new "
         "ensemble is the right one.",
         "A broker of 0.10.1 and later compares both ids when it starts (KafkaServer.startup).",
-        next_step="kafkalog checkpoint {dir}",
+        next_step="kafkalog checkpoint {parent}",
     ),
 }

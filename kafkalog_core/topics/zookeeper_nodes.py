@@ -21,11 +21,12 @@ __all__ = ["HIDDEN", "KafkaNode", "chroots", "entity_name", "hide_secrets", "rea
 Fields = dict[str, Any]
 
 HIDDEN: Final = b"(hidden)"
-_SECRETS: Final = re.compile(
-    rb"""(?P<scram>\b(?:salt|stored_key|server_key)=)[A-Za-z0-9+/=]+"""
-    rb"""|(?P<password>\bencryptedPassword:)[^,"\s]+|(?P<iv>\binitializationVector:)[^,"\s]+"""
+_SCRAM_SECRETS: Final = re.compile(rb"\b(salt=|stored_key=|server_key=)[A-Za-z0-9+/=]+")
+"""ScramCredentialUtils.credentialToString."""
+_PASSWORD_SECRETS: Final = re.compile(
+    rb"\b(salt:|encryptedPassword:|initializationVector:|passwordLength:)[^,\"\s]+"
 )
-"""ScramCredentialUtils.credentialToString; PasswordEncoder.encode."""
+"""EncryptingPasswordEncoder.encode: what the key of password.encoder.secret turns into the password."""
 _SCRAM: Final = re.compile(r"(salt|stored_key|server_key|iterations)=([^,]*)")
 _SCRAM_NAMES: Final = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 _WILDCARD_07: Final = re.compile(r"([*!])(\d+)\1(.*)\1", re.DOTALL)
@@ -56,7 +57,9 @@ def chroots(paths: Iterable[str]) -> list[str]:
 
 def hide_secrets(data: bytes) -> bytes:
     """Return the data of a node without the keys of SCRAM users and without encrypted passwords."""
-    return _SECRETS.sub(lambda match: (match["scram"] or match["password"] or match["iv"]) + HIDDEN, data)
+    shown = _SCRAM_SECRETS.sub(rb"\1" + HIDDEN, data)
+    # A value of its own kind has all of these; other data may well have a salt.
+    return _PASSWORD_SECRETS.sub(rb"\1" + HIDDEN, shown) if b"encryptedPassword:" in shown else shown
 
 
 def read_node(path: str, data: bytes | None) -> KafkaNode | None:

@@ -20,7 +20,7 @@ from kafkalog_core.structs import Struct
 from kafkalog_core.text import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.zookeeper.transactions import Transaction
@@ -80,16 +80,50 @@ class Restored(Struct, kw_only=True):
         return not self.gaps and self.digest_is_equal is not False
 
 
+class _Base(Struct, frozen=True, kw_only=True):
+    """Where a replay begins.
+
+    Args:
+        file: a snapshot; None: the tree is empty.
+        tree: its tree.
+        newest: the last transaction of which a fuzzy snapshot may have effects: without it the tree is of no moment.
+    """
+
+    file: ZxidFile | None
+    tree: Tree
+    newest: int = 0
+
+    @property
+    def zxid(self) -> int:
+        """The transaction after which the replay begins."""
+        return 0 if self.file is None else self.file.zxid
+
+
 def restore(data_dir: DataDir, until: Until | None = None, progress: Progress = NO_PROGRESS) -> Restored:
     """Return the tree of a server at its end, or at an earlier moment. Raises SelectionError for one before the logs."""
-    findings: list[Finding] = []
     end = _zxid_of(data_dir, until or Until(), progress)
-    snapshot, tree = _choose_snapshot(data_dir, end, findings)
-    base = 0 if snapshot is None else snapshot.zxid
-    restored = Restored(data_dir=data_dir, tree=tree, snapshot=snapshot, last_zxid=base, gaps=[], findings=findings)
-    # The effects that a fuzzy snapshot has already; without their transactions the tree is of no moment.
-    newest = 0 if snapshot is None else tree.newest_zxid()
-    for transaction in transactions_from(data_dir, base, findings, progress):
+    restored = _replay(data_dir, data_dir.snapshots, end, progress)
+    first = restored
+    while end is not None and restored.digest_is_equal is False and not restored.gaps and restored.snapshot is not None:
+        # A fuzzy snapshot may lack a node that a later transaction deleted: nothing but the digest shows that.
+        older = [file for file in data_dir.snapshots if file.zxid < restored.snapshot.zxid]
+        try:
+            restored = _replay(data_dir, older, end, progress)
+        except SelectionError:
+            return first
+    return first if restored.gaps else restored
+
+
+def _replay(data_dir: DataDir, snapshots: Sequence[ZxidFile], end: int | None, progress: Progress) -> Restored:
+    """Return the tree that these snapshots and the logs give."""
+    findings: list[Finding] = []
+    base = _choose_base(data_dir, snapshots, end, findings)
+    tree = base.tree
+    restored = Restored(
+        data_dir=data_dir, tree=tree, snapshot=base.file, last_zxid=base.zxid, gaps=[], findings=findings
+    )
+    # The log that has the last transaction of the snapshot too: its time and its digest are there.
+    for transaction in transactions_from(data_dir, base.zxid - 1, findings, progress):
         zxid = transaction.zxid
         if end is not None and zxid > end:
             restored.is_cut = True
@@ -102,8 +136,8 @@ def restore(data_dir: DataDir, until: Until | None = None, progress: Progress = 
             restored.last_zxid = zxid
         if zxid == restored.last_zxid:
             restored.last = transaction
-    if newest > restored.last_zxid and not restored.is_cut:
-        restored.gaps.append((restored.last_zxid + 1, newest))
+    if base.newest > restored.last_zxid and not restored.is_cut:
+        restored.gaps.append((restored.last_zxid + 1, base.newest))
     _judge(restored)
     return restored
 
@@ -135,24 +169,29 @@ def _zxid_of(data_dir: DataDir, until: Until, progress: Progress) -> int | None:
     return last
 
 
-def _choose_snapshot(data_dir: DataDir, end: int | None, findings: list[Finding]) -> tuple[ZxidFile | None, Tree]:
-    """Return the newest whole snapshot of that moment or before, and its tree; None: there is none."""
+def _choose_base(
+    data_dir: DataDir, snapshots: Sequence[ZxidFile], end: int | None, findings: list[Finding]
+) -> _Base:
+    """Return the newest whole snapshot of that moment or before; else the empty tree."""
     is_old = _is_before_34(data_dir)
     skipped: list[tuple[ZxidFile, Exception]] = []
-    early = [file for file in data_dir.snapshots if end is None or file.zxid <= end]
-    fuzzy: tuple[ZxidFile, Tree] | None = None
+    early = [file for file in snapshots if end is None or file.zxid <= end]
+    fuzzy: _Base | None = None
     for file in early[:_TRIED_SNAPSHOTS]:
         try:
-            tree = Tree(read_snapshot(file), counts_deletes=is_old)
+            snapshot = read_snapshot(file)
         except (FormatError, StorageError) as error:
             skipped.append((file, error))
             continue
+        tree = Tree(snapshot, counts_deletes=is_old)
+        recorded = 0 if snapshot.digest is None else snapshot.digest.zxid
+        base = _Base(file=file, tree=tree, newest=max(recorded, tree.newest_zxid()))
         # What the snapshot has of later transactions cannot be taken out: an older one is exact.
-        if end is not None and tree.newest_zxid() > end:
-            fuzzy = fuzzy or (file, tree)
+        if end is not None and base.newest > end:
+            fuzzy = fuzzy or base
             continue
         findings += _of_skipped(skipped, has_other=True)
-        return file, tree
+        return base
     findings += _of_skipped(skipped, has_other=False)
     starts = [file.zxid for file in data_dir.logs]
     if end is not None and (not starts or not is_next(starts[0], 0)):
@@ -162,9 +201,9 @@ def _choose_snapshot(data_dir: DataDir, end: int | None, findings: list[Finding]
         raise SelectionError(
             f"{data_dir.path}: the tree at {zxid_text(end)} is unknown: the files begin at {zxid_text(begins)}"
         )
-    if starts:
+    if starts and end is None:
         findings.append(found("zookeeper.no-snapshot", data_dir.path))
-    return None, empty_tree(counts_deletes=is_old)
+    return _Base(file=None, tree=empty_tree(counts_deletes=is_old))
 
 
 def _is_before_34(data_dir: DataDir) -> bool:

@@ -92,7 +92,7 @@ class Tree:
         self.counts_deletes = counts_deletes
         self.nodes = snapshot.nodes
         self.sessions = snapshot.sessions
-        self._acls = snapshot.acls
+        self.acl_table = snapshot.acls
         self._acl_ids = {acls: acl_id for acl_id, acls in snapshot.acls.items()}
         self._owned: dict[int, set[str]] = {}
         for path, node in self.nodes.items():
@@ -107,7 +107,7 @@ class Tree:
     def acls(self, node: Znode) -> tuple[Acl, ...] | None:
         """Return the ACL of a node; None: the table of the snapshot does not have it."""
         acl_id = node.stat.acl_id
-        return OPEN_ACL if acl_id == OPEN_ACL_ID else self._acls.get(acl_id)
+        return OPEN_ACL if acl_id == OPEN_ACL_ID else self.acl_table.get(acl_id)
 
     def children(self) -> dict[str, list[str]]:
         """Return the names of the children of each node that has some, sorted."""
@@ -245,8 +245,8 @@ class Tree:
         if acls is None or acls == OPEN_ACL:
             return OPEN_ACL_ID
         if acls not in self._acl_ids:
-            self._acl_ids[acls] = max([0, *self._acls]) + 1
-            self._acls[self._acl_ids[acls]] = acls
+            self._acl_ids[acls] = max([0, *self.acl_table]) + 1
+            self.acl_table[self._acl_ids[acls]] = acls
         return self._acl_ids[acls]
 
 

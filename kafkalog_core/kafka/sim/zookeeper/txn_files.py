@@ -24,6 +24,10 @@ __all__ = ["transactions_of"]
 
 _WINDOW_BYTES: Final = 4 * 1024 * 1024
 _MAX_FRAME_BYTES: Final = MAX_ENTRY_BYTES + 64
+_ENDS: Final = {"end": "zeros", "partial": "a transaction that is not whole"}
+"""What a server takes for the end of a log."""
+_PROBLEMS: Final = {"checksum": "the Adler-32 is wrong", "length": "no transaction has this length"}
+"""What it does not start on."""
 
 
 def transactions_of(file: ZxidFile, findings: list[Finding], progress: Progress) -> Iterator[Transaction]:
@@ -93,22 +97,15 @@ class _Reading:
     def _stopped(self, reason: str, position: int) -> int | None:
         """Report why there is no transaction at a position; return where the next one is, None: there is none."""
         size = self._source.size_bytes
-        if reason == "end":
-            after = self._next_after(position)
+        after = self._next_after(position + (reason != "end"))
+        if reason in _ENDS:
             if after is not None:
-                self._add("zookeeper.log-hidden", position, after - position)
+                self._add("zookeeper.log-hidden", position, after - position, problem=_ENDS[reason])
+            elif reason == "partial":
+                self._add("zookeeper.log-torn", position, self._data_end(position) - position)
             return after
-        after = self._next_after(position + 1)
-        if reason == "partial" and after is None:
-            self._add("zookeeper.log-torn", position, self._data_end(position) - position)
-            return None
-        problems = {
-            "partial": "the byte after a transaction is not its end",
-            "checksum": "the Adler-32 is wrong",
-            "length": "no transaction has this length",
-        }
         end = self._data_end(position) if after is None else after
-        self._add("zookeeper.log-damaged", position, min(end, size) - position, problem=problems[reason])
+        self._add("zookeeper.log-damaged", position, min(end, size) - position, problem=_PROBLEMS[reason])
         return after
 
     def _next_after(self, position: int) -> int | None:
