@@ -1,9 +1,9 @@
 """Make `fixtures/zookeeper/`: `python tools/make_zookeeper_fixtures.py CORPUS RUNS`.
 
 CORPUS is the corpus of old releases, of which the directories of ZooKeeper in `PICKED` are taken, with the trees that
-were dumped next to them. RUNS has a directory for each run of a real server (`tests/integration/test_zookeeper.py` keeps
-its own with --basetemp): `data`, as the killed server left it, and `live.txt`, what clients were shown just before. The
-same directories give the same bytes.
+were dumped next to them. RUNS has a directory for each run of a real server (`tests/integration/test_zookeeper.py`
+keeps its own with --basetemp): `data`, as the killed server left it, and `live.txt`, what clients were shown just
+before. The same directories give the same bytes.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.writers import GROUPS, RowSettings, open_results, open_writer
-from kafkalog_core.engine.report import Report
 from kafkalog_core.command_lines import shell_line
+from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.selection import Selection
 from kafkalog_core.kafka.sim.zookeeper.data_dir import is_data_dir
 from kafkalog_core.ops.groups.groups import groups
@@ -70,9 +70,11 @@ def groups_command(paths: tuple[str, ...], now_ms: int, request: SettingsRequest
     """Show each group: state, members, committed offsets, and lag against the logs on the same disks.
 
     PATH is a log directory, or a partition of __consumer_offsets. Name the log directories of all brokers: each has
-    some partitions of that topic, and some of the logs. The data directory of a ZooKeeper server has the groups of old
-    consumers (0.8 to 1.x), of the type zookeeper: --export moves their offsets to a cluster of today. If disks have copies of one partition, the copy is read with
+    some partitions of that topic, and some of the logs. If disks have copies of one partition, the copy is read with
     which the cluster would go on; the output names it.
+
+    The data directory of a ZooKeeper server has the groups of old consumers (0.8 to 1.x), of the type zookeeper:
+    --export moves their offsets to a cluster of today.
 
     The output begins with the answer. Without --group a line for each group follows; ndjson, json and csv have the
     members and offsets of all groups. A group is shown as a coordinator has it once it has loaded the log: its members

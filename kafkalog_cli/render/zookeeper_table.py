@@ -39,7 +39,7 @@ _NO_LEADER: Final = frozenset({-1, -2})
 
 def _zxid(title: str, name: str, rank: int = 0) -> TableColumn:
     return TableColumn(
-        title, lambda row: NONE if row.get(name) is None else zxid_text(row[name]), right=True, rank=rank
+        title, lambda row: NONE if row.get(name) is None else zxid_text(cast("int", row[name])), right=True, rank=rank
     )
 
 
@@ -76,7 +76,7 @@ _TOPICS: Final = (
     word_column("topic id", "topic_id", 3),
     count_column("partitions", "partitions"),
     TableColumn("replicas", lambda row: plain(row["replicas"]), right=True, rank=2),
-    TableColumn("leaders", lambda row: safe_text(row["leaders"]), rank=1),
+    TableColumn("leaders", lambda row: safe_text(str(row["leaders"])), rank=1),
     TableColumn("what is wrong", lambda row: plain(row["wrong"]), flexible=True, has_words=True),
 )
 _CONFIGS: Final = (
@@ -90,7 +90,7 @@ _ACLS: Final = (
     word_column("operation", "operation"),
     word_column("host", "host", 2),
     word_column("resource", "resource_type"),
-    TableColumn("name", lambda row: safe_text(row["resource"]), flexible=True),
+    TableColumn("name", lambda row: safe_text(str(row["resource"])), flexible=True),
     word_column("pattern", "pattern", 1),
 )
 _USERS: Final = (
@@ -107,17 +107,17 @@ _GROUPS: Final = (
     time_column("last commit (UTC)", "last_ms", 1),
 )
 _NODES: Final = (
-    TableColumn("node", lambda row: safe_text(row["path"])),
+    TableColumn("node", lambda row: safe_text(str(row["path"]))),
     count_column("version", "version", 3),
     time_column("changed (UTC)", "mtime_ms", 2),
-    TableColumn("lifetime", lambda row: "" if row["lifetime"] == "persistent" else row["lifetime"], rank=1),
+    TableColumn("lifetime", lambda row: "" if row["lifetime"] == "persistent" else str(row["lifetime"]), rank=1),
     _data("data", "data"),
 )
 _CHANGES: Final = (
     time_column("at (UTC)", "time_ms", 1),
     _zxid("zxid", "zxid"),
     word_column("change", "change"),
-    TableColumn("node", lambda row: safe_text(row["path"])),
+    TableColumn("node", lambda row: safe_text(str(row["path"]))),
     count_column("version", "version", 3),
     TableColumn("session", lambda row: NONE if row.get("session_id") is None else f"{row['session_id']:#x}", rank=4),
     _data("data", "data"),
@@ -165,13 +165,7 @@ class ZookeeperTable(SummaryTable["RowsFound | ClusterFound | ZookeeperBasis"]):
             return self._summary()
         if self._mode == "nodes":
             return [line for row in self._rows for line in self._node(row)][1:]
-        columns, noun, verdict_of = {
-            "shows_tree": (_NODES, "node", lambda: count_of(self._count, "node")),
-            "history": (_CHANGES, "change", lambda: f"{count_of(self._count, 'change')} in the logs"),
-            "other": (_CHANGES, "change", self._difference),
-            "rebalance": (_OWNERS, "partition", self._ownership),
-        }[self._mode]
-        answer = verdict_of()
+        columns, noun, answer = self._answer()
         lines = sentence_texts(closed(answer + self._gap()), self.width, "bold")
         return lines + table_lines(
             columns,
@@ -248,6 +242,16 @@ class ZookeeperTable(SummaryTable["RowsFound | ClusterFound | ZookeeperBasis"]):
             line = shell_line(["kafkalog", "groups", *self._paths])
             lines += [Text(), Text(f"offsets of old groups, to be exported: {line}", "bold")]
         return lines
+
+    def _answer(self) -> tuple[tuple[TableColumn, ...], str, str]:
+        """Return the columns of what was asked for, what a row is, and the first sentence."""
+        if self._mode == "rebalance":
+            return _OWNERS, "partition", self._ownership()
+        if self._mode == "other":
+            return _CHANGES, "change", self._difference()
+        if self._mode == "history":
+            return _CHANGES, "change", f"{count_of(self._count, 'change')} in the logs"
+        return _NODES, "node", count_of(self._count, "node")
 
     # --- other answers ------------------------------------------------------------------------------------------------
     def _gap(self) -> str:

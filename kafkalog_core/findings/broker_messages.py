@@ -16,6 +16,7 @@ from kafkalog_core.findings.messages_coordinators import COORDINATORS
 from kafkalog_core.findings.messages_directories import DIRECTORIES
 from kafkalog_core.findings.messages_replication import REPLICATION
 from kafkalog_core.findings.messages_start import FILES, RECOVERY
+from kafkalog_core.findings.messages_zookeeper import ZOOKEEPER_MESSAGES
 
 __all__ = ["BROKER_MESSAGES", "ELSEWHERE", "RUNNING"]
 
@@ -525,6 +526,7 @@ BROKER_MESSAGES: Final = {
         *DIRECTORIES,
         *REPLICATION,
         *COORDINATORS,
+        *ZOOKEEPER_MESSAGES,
         *RUNNING,
         *ELSEWHERE,
     )

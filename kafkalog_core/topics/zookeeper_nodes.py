@@ -23,9 +23,7 @@ Fields = dict[str, Any]
 HIDDEN: Final = b"(hidden)"
 _SCRAM_SECRETS: Final = re.compile(rb"\b(salt=|stored_key=|server_key=)[A-Za-z0-9+/=]+")
 """ScramCredentialUtils.credentialToString."""
-_PASSWORD_SECRETS: Final = re.compile(
-    rb"\b(salt:|encryptedPassword:|initializationVector:|passwordLength:)[^,\"\s]+"
-)
+_PASSWORD_SECRETS: Final = re.compile(rb"\b(salt:|encryptedPassword:|initializationVector:|passwordLength:)[^,\"\s]+")
 """EncryptingPasswordEncoder.encode: what the key of password.encoder.secret turns into the password."""
 _SCRAM: Final = re.compile(r"(salt|stored_key|server_key|iterations)=([^,]*)")
 _SCRAM_NAMES: Final = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
@@ -73,7 +71,9 @@ def read_node(path: str, data: bytes | None) -> KafkaNode | None:
         match = pattern.fullmatch(path)
         if match is None:
             continue
-        names = {name: int(text) if name in _NUMBERS else text for name, text in match.groupdict().items() if text}
+        names: Fields = {
+            name: int(text) if name in _NUMBERS else text for name, text in match.groupdict().items() if text
+        }
         try:
             return KafkaNode(kind, names | read(data))
         except _BadNodeError as error:
@@ -143,10 +143,10 @@ def _read_broker(data: bytes | None) -> Fields:
     text = _text(data)
     if not text.startswith("{"):
         _, _, place = text.partition(":")
-        host, _, port = place.rpartition(":")
-        if not host:
+        name, _, number = place.rpartition(":")
+        if not name:
             raise _BadNodeError("the registration is neither JSON nor creator:host:port")
-        return {"version": 0, "endpoints": [place], "host": host, "port": _number(port)}
+        return {"version": 0, "endpoints": [place], "host": name, "port": _number(number)}
     value = _object(data)
     host, port = value.get("host"), _number(value.get("port"))
     endpoints = _words(value.get("endpoints")) or ([f"PLAINTEXT://{host}:{port}"] if host else [])
@@ -188,7 +188,7 @@ def _read_state(data: bytes | None) -> Fields:
 
 
 def _read_controller(data: bytes | None) -> Fields:
-    """Return the controller (ControllerZNode.decode); a bare number before 0.8.1 (KafkaController.parseControllerId)."""
+    """Return the controller (ControllerZNode.decode); before 0.8.1 a number (KafkaController.parseControllerId)."""
     text = _text(data)
     if (bare := _number(text)) is not None:
         return {"broker": bare}

@@ -1,4 +1,4 @@
-"""A Kafka cluster as its nodes in ZooKeeper describe it: brokers, topics, configs, ACLs, users, old groups, migration."""
+"""A Kafka cluster by its nodes in ZooKeeper: brokers, topics, configs, ACLs, users, old groups, migration."""
 
 from __future__ import annotations
 

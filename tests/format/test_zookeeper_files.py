@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -155,10 +156,8 @@ def test_a_cut_transaction_is_one_of_our_errors_or_another_one(transaction: Tran
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_value_or_one_of_our_errors(data: bytes) -> None:
     for decode in (decode_transaction, decode_snapshot):
-        try:
+        with suppress(FormatError):
             decode(data)
-        except FormatError as error:
-            assert str(error)
 
 
 def snapshot(**fields: object) -> Snapshot:
@@ -203,7 +202,7 @@ def test_a_snapshot_that_is_cut_or_changed_is_an_error() -> None:
 
 def test_what_a_vector_declares_is_checked_before_memory_is_taken() -> None:
     with pytest.raises(TruncatedError, match="do not fit"):
-        JuteReader(b"\x7f\xff\xff\xff").acls()
+        JuteReader(b"\x7f\xff\xff\xff").read_acls()
 
 
 @for_each([b"", b"\0" * 100])

@@ -1,4 +1,4 @@
-"""Trees of real ZooKeeper servers that were killed: equal to what their clients were shown, at the end and at each moment."""
+"""Trees of real ZooKeeper servers that were killed: what their clients were shown, at the end and at each moment."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.java]
 COMPRESSED: Final = {"3.8.4": "gz", "3.9.3": "snappy"}
 """Releases whose snapshots are compressed here; 3.6 and later can do it."""
 WITHOUT_NEW: Final = {"3.4.10"}
+_NUMBER: Final = 2
+"""Of the transaction that is damaged, from 0 on."""
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -85,9 +87,10 @@ def test_a_server_loads_the_snapshot_that_is_written_of_the_tree(run: Path, tmp_
         assert server.client() == lines_of(run)
 
 
-def _entry(log: Path, number: int) -> Entry:
+def _entry(log: Path) -> Entry:
+    """The third transaction of a log."""
     data, at = log.read_bytes(), FILE_HEADER.size
-    for _ in range(number + 1):
+    for _ in range(_NUMBER + 1):
         entry = read_entry(data, at, is_last=True)
         assert isinstance(entry, Entry)
         at = entry.next_position
@@ -98,14 +101,32 @@ def _codes(data_dir: Path) -> set[str]:
     return {finding.code for finding in restore(read_data_dir(str(data_dir))).findings}
 
 
-def _last_log(data_dir: Path) -> Path:
-    return max((data_dir / "version-2").glob("log.*"), key=lambda path: int(path.suffix[1:], 16))
+def _late_log(data_dir: Path) -> Path:
+    """The newest log with several transactions, which a start needs: later snapshots are removed."""
+    version_dir = data_dir / "version-2"
+    logs = sorted(version_dir.glob("log.*"), key=lambda path: int(path.suffix[1:], 16), reverse=True)
+    log = next(path for path in logs if isinstance(read_entry(path.read_bytes(), _position(path), is_last=True), Entry))
+    for snapshot in read_data_dir(str(data_dir)).snapshots:
+        if snapshot.zxid >= int(log.suffix[1:], 16):
+            (version_dir / snapshot.path.rpartition("/")[2]).unlink()
+    return log
+
+
+def _position(log: Path) -> int:
+    """Where the fourth transaction is; the end of the file if there are fewer."""
+    data, at = log.read_bytes(), FILE_HEADER.size
+    for _ in range(_NUMBER + 1):
+        entry = read_entry(data, at, is_last=True)
+        if not isinstance(entry, Entry):
+            return len(data)
+        at = entry.next_position
+    return at
 
 
 def test_a_server_does_not_start_on_a_wrong_checksum(run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(run / "data", tmp_path / "data")
-    log = _last_log(copy)
-    entry = _entry(log, 2)
+    log = _late_log(copy)
+    entry = _entry(log)
     data = bytearray(log.read_bytes())
     data[entry.end - 1] ^= 1
     log.write_bytes(data)
@@ -117,8 +138,8 @@ def test_a_server_does_not_start_on_a_wrong_checksum(run: Path, tmp_path: Path) 
 
 def test_a_server_ends_a_log_at_a_transaction_without_its_end(run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(run / "data", tmp_path / "data")
-    log = _last_log(copy)
-    entry = _entry(log, 2)
+    log = _late_log(copy)
+    entry = _entry(log)
     data = bytearray(log.read_bytes())
     data[entry.end] = 0
     log.write_bytes(data)

@@ -225,18 +225,24 @@ def test_what_differs_between_two_moments(tmp_path: Path) -> None:
     after = restore(data_dir)
     created = after.tree.nodes["/multi"].stat.czxid
     before = restore(data_dir, Until(zxid=created - 1))
-    assert [(each.change, each.path) for each in differing(before.tree, after.tree, "/multi")] == [("created", "/multi")]
+    assert [(each.change, each.path) for each in differing(before.tree, after.tree, "/multi")] == [
+        ("created", "/multi")
+    ]
     assert ("changed", "/empty") in [(each.change, each.path) for each in differing(before.tree, after.tree)]
     assert [each.change for each in differing(after.tree, before.tree, "/multi")] == ["deleted"]
 
 
-@for_each([(1, 0, True), (2, 0, False), (0x100000001, 5, True), (0x100000002, 5, False), (0x100000001, 0x200000000, False)])
+@for_each(
+    [(1, 0, True), (2, 0, False), (0x100000001, 5, True), (0x100000002, 5, False), (0x100000001, 0x200000000, False)]
+)
 def test_a_leader_counts_without_a_gap(case: tuple[int, int, bool]) -> None:
     zxid, before, follows = case
     assert is_next(zxid, before) is follows
 
 
-@for_each([(0, "persistent"), (5, "ephemeral"), (-(2**63), "container"), (-(2**56) + 7, "ttl"), (-(2**55), "ephemeral")])
+@for_each(
+    [(0, "persistent"), (5, "ephemeral"), (-(2**63), "container"), (-(2**56) + 7, "ttl"), (-(2**55), "ephemeral")]
+)
 def test_what_an_owner_means(case: tuple[int, str]) -> None:
     owner, kind = case
     assert node_kind(owner) == kind

@@ -70,7 +70,10 @@ def test_users_and_settings_are_those_that_the_live_cluster_described(secured: P
     assert sorted(found) == told(secured, "user")
     configs = {(kind, name): values for kind, name, values in state.configs}
     assert sorted(
-        ["topics", name, *pair] for (kind, name), values in configs.items() if kind == "topics" for pair in values.items()
+        ["topics", name, *pair]
+        for (kind, name), values in configs.items()
+        if kind == "topics"
+        for pair in values.items()
     ) == told(secured, "config")
     assert told(secured, "quota") == [
         ["{client-id=app 1, user=alice}", "{consumer_byte_rate=2048.0}"],

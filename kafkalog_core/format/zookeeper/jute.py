@@ -71,24 +71,24 @@ class JuteReader:
         at = self._skip(layout.size)
         return layout.unpack_from(self.data, at)
 
-    def int(self) -> int:
+    def read_int(self) -> int:
         """Return an int of 4 bytes."""
         return int(self.fields(INT)[0])
 
-    def long(self) -> int:
+    def read_long(self) -> int:
         """Return a long of 8 bytes."""
         return int(self.fields(LONG)[0])
 
-    def bool(self) -> bool:
+    def read_bool(self) -> bool:
         """Return a boolean. Raises FieldError for a byte that a writer never writes."""
         at = self._skip(1)
         if self.data[at] > 1:
             raise FieldError(f"{self.data[at]} is not a boolean", position=at)
         return bool(self.data[at])
 
-    def buffer(self) -> bytes | None:
+    def read_buffer(self) -> bytes | None:
         """Return a buffer; None: its length is -1. Raises FieldError for another negative length."""
-        at, length = self.position, self.int()
+        at, length = self.position, self.read_int()
         if length == NO_LENGTH:
             return None
         if length < 0:
@@ -96,21 +96,21 @@ class JuteReader:
         start = self._skip(length)
         return bytes(self.data[start : self.position])
 
-    def string(self) -> str | None:
+    def read_string(self) -> str | None:
         """Return a string; None: its length is -1."""
-        value = self.buffer()
+        value = self.read_buffer()
         return None if value is None else value.decode("utf-8", "surrogateescape")
 
-    def path(self) -> str:
+    def read_path(self) -> str:
         """Return the path of a node. Raises FieldError if there is none."""
-        at, value = self.position, self.string()
+        at, value = self.position, self.read_string()
         if value is None:
             raise FieldError("the record has no path", position=at)
         return value
 
     def count(self, item_bytes: int) -> int | None:
         """Return the number of items of a vector, each of at least `item_bytes` bytes; None: there is no vector."""
-        at, number = self.position, self.int()
+        at, number = self.position, self.read_int()
         if number == NO_LENGTH:
             return None
         if number < 0:
@@ -120,15 +120,19 @@ class JuteReader:
             raise TruncatedError(f"{number} items do not fit into {self.left} bytes", position=at)
         return number
 
-    def acls(self) -> tuple[Acl, ...] | None:
+    def read_acls(self) -> tuple[Acl, ...] | None:
         """Return a vector of ACL entries."""
         number = self.count(_MIN_ACL_BYTES)
-        return None if number is None else tuple(Acl(self.int(), self.string(), self.string()) for _ in range(number))
+        return (
+            None
+            if number is None
+            else tuple(Acl(self.read_int(), self.read_string(), self.read_string()) for _ in range(number))
+        )
 
-    def strings(self) -> tuple[str | None, ...] | None:
+    def read_strings(self) -> tuple[str | None, ...] | None:
         """Return a vector of strings."""
         number = self.count(INT.size)
-        return None if number is None else tuple(self.string() for _ in range(number))
+        return None if number is None else tuple(self.read_string() for _ in range(number))
 
     def _skip(self, size_bytes: int) -> int:
         """Move on; return the position before."""

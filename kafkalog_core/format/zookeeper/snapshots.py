@@ -1,7 +1,7 @@
 """A snapshot of ZooKeeper's tree: sessions, ACLs, nodes, and the sections after them; to values and back.
 
-FileSnap, SerializeUtils, DataTree.serialize and SnapStream of ZooKeeper 3.3 to 3.9 are the rule. A snapshot of a million
-nodes is read in seconds: a node keeps its fixed part as bytes until somebody asks for it.
+FileSnap, SerializeUtils, DataTree.serialize and SnapStream of ZooKeeper 3.3 to 3.9 are the rule. A snapshot of a
+million nodes is read in seconds: a node keeps its fixed part as bytes until somebody asks for it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.errors import FieldError, TruncatedError
+from kafkalog_core.errors import FieldError, FormatError, TruncatedError
 from kafkalog_core.format.checksums import ZLIB, crc32
 from kafkalog_core.format.zookeeper.jute import Acl, JuteReader, acls_bytes, buffer_bytes, long_bytes, string_bytes
 from kafkalog_core.format.zookeeper.layout import (
@@ -127,8 +127,14 @@ def decode_snapshot(data: bytes | memoryview) -> Snapshot:
     magic, version, dbid = reader.fields(FILE_HEADER)
     if magic != SNAPSHOT_MAGIC:
         raise FieldError(f"the file begins with {magic!r}, not with {SNAPSHOT_MAGIC!r}", position=0)
-    sessions = dict(reader.fields(SESSION) for _ in range(_some(reader, SESSION.size)))
-    acls = dict((reader.long(), reader.acls()) for _ in range(_some(reader, _MIN_ACLS_BYTES)))
+    sessions: dict[int, int] = {}
+    for _ in range(number := _some(reader, SESSION.size)):
+        session_id, timeout_ms = reader.fields(SESSION)
+        sessions[session_id] = timeout_ms
+    number_of_acls = _some(reader, _MIN_ACLS_BYTES)
+    acls = {reader.read_long(): reader.read_acls() for _ in range(number_of_acls)}
+    if (len(sessions), len(acls)) != (number, number_of_acls):
+        raise FieldError("a session or an ACL appears twice", position=reader.position)
     nodes = _read_nodes(reader)
     _check_seal(reader)
     snapshot = Snapshot(sessions=sessions, acls=acls, nodes=nodes, version=version, dbid=dbid)
@@ -137,7 +143,7 @@ def decode_snapshot(data: bytes | memoryview) -> Snapshot:
         snapshot.digest = _read_digest(reader)
         _check_seal(reader)
     if reader.left:
-        snapshot.last_zxid = reader.long()
+        snapshot.last_zxid = reader.read_long()
         _check_seal(reader)
     if reader.left:
         raise FieldError(f"{reader.left} bytes follow the snapshot", position=reader.position)
@@ -189,7 +195,7 @@ def _read_nodes(reader: JuteReader) -> dict[str, Znode]:
     return nodes
 
 
-def _bad_length(length: int, position: int) -> FieldError:
+def _bad_length(length: int, position: int) -> FormatError:
     if length < 0:
         return FieldError(f"{length} is not a length", position=position)
     return TruncatedError("the snapshot ends within a path", position=position)
@@ -199,18 +205,18 @@ def _check_seal(reader: JuteReader) -> None:
     """Check the checksum of everything before it, and the "/" after it (SnapStream.checkSealIntegrity)."""
     at = reader.position
     computed = ZLIB.adler32(reader.data[:at])
-    stored = reader.long()
+    stored = reader.read_long()
     if stored != computed:
         raise FieldError(f"the Adler-32 is {stored:#x}, but that of the bytes before it is {computed:#x}", position=at)
-    if reader.string() != _END:
+    if reader.read_string() != _END:
         raise FieldError('"/" does not follow the Adler-32', position=at + LONG.size)
 
 
 def _read_digest(reader: JuteReader) -> SnapshotDigest:
-    zxid, version = reader.long(), reader.int()
+    zxid, version = reader.read_long(), reader.read_int()
     if version >= _HEX_DIGESTS_BELOW:
-        return SnapshotDigest(zxid, version, reader.long())
-    at, text = reader.position, reader.string()
+        return SnapshotDigest(zxid, version, reader.read_long())
+    at, text = reader.position, reader.read_string()
     value = None if text is None or not _HEX.fullmatch(text) else int(text, 16)
     if value is None and text is not None:
         raise FieldError(f"{text!r} is not a digest", position=at)

@@ -130,9 +130,9 @@ def _read_operation(kind: int, reader: JuteReader) -> Operation:
     if kind in CREATES:
         return _read_create(kind, reader)
     if kind in DELETES:
-        return Operation(type=kind, path=reader.path())
+        return Operation(type=kind, path=reader.read_path())
     if kind in _SETS:
-        return Operation(type=kind, path=reader.path(), data=reader.buffer(), version=reader.int())
+        return Operation(type=kind, path=reader.read_path(), data=reader.read_buffer(), version=reader.read_int())
     read = _READERS.get(kind)
     if read is None:
         raise FieldError(f"{kind} is not a type of transaction", position=reader.position)
@@ -140,12 +140,12 @@ def _read_operation(kind: int, reader: JuteReader) -> Operation:
 
 
 def _read_create(kind: int, reader: JuteReader) -> Operation:
-    path, data, acls = reader.path(), reader.buffer(), reader.acls()
-    is_ephemeral = reader.bool() if kind in {_CREATE, _CREATE2} else False
+    path, data, acls = reader.read_path(), reader.read_buffer(), reader.read_acls()
+    is_ephemeral = reader.read_bool() if kind in {_CREATE, _CREATE2} else False
     # CreateTxnV0 ends here; deserializeTxn meets the end of the entry and reads it again as that.
     has_cversion = kind != _CREATE or reader.left not in {0, TXN_DIGEST.size}
-    cversion = reader.int() if has_cversion else None
-    ttl_ms = reader.long() if kind == _CREATE_TTL else 0
+    cversion = reader.read_int() if has_cversion else None
+    ttl_ms = reader.read_long() if kind == _CREATE_TTL else 0
     return Operation(
         type=kind,
         path=path,
@@ -158,14 +158,14 @@ def _read_create(kind: int, reader: JuteReader) -> Operation:
 
 
 def _read_set_acl(reader: JuteReader) -> Operation:
-    return Operation(type=_SET_ACL, path=reader.path(), acls=reader.acls(), version=reader.int())
+    return Operation(type=_SET_ACL, path=reader.read_path(), acls=reader.read_acls(), version=reader.read_int())
 
 
 def _read_multi(reader: JuteReader) -> Operation:
     number = reader.count(_MIN_OPERATION_BYTES)
     operations = []
     for _ in range(number or 0):
-        at, kind, body = reader.position, reader.int(), reader.buffer()
+        at, kind, body = reader.position, reader.read_int(), reader.read_buffer()
         # MultiTxn holds no other one (PrepRequestProcessor refuses it), so that the depth is bounded.
         if kind == MULTI or body is None:
             raise FieldError("an operation of a multi has no body, or is a multi itself", position=at)
@@ -182,7 +182,7 @@ def _read_close_session(reader: JuteReader) -> Operation:
     """Return the end of a session. A body is a list of paths that ends where the entry or its digest does."""
     start = reader.position
     try:
-        paths = reader.strings()
+        paths = reader.read_strings()
     except FormatError:
         paths = None
     if paths is None or reader.left not in {0, TXN_DIGEST.size}:
@@ -194,10 +194,10 @@ def _read_close_session(reader: JuteReader) -> Operation:
 
 _READERS: Final[dict[int, Callable[[JuteReader], Operation]]] = {
     _SET_ACL: _read_set_acl,
-    _CHECK: lambda reader: Operation(type=_CHECK, path=reader.path(), version=reader.int()),
+    _CHECK: lambda reader: Operation(type=_CHECK, path=reader.read_path(), version=reader.read_int()),
     MULTI: _read_multi,
-    _ERROR: lambda reader: Operation(type=_ERROR, error=reader.int()),
-    _CREATE_SESSION: lambda reader: Operation(type=_CREATE_SESSION, timeout_ms=reader.int()),
+    _ERROR: lambda reader: Operation(type=_ERROR, error=reader.read_int()),
+    _CREATE_SESSION: lambda reader: Operation(type=_CREATE_SESSION, timeout_ms=reader.read_int()),
     CLOSE_SESSION: _read_close_session,
 }
 
@@ -220,26 +220,28 @@ def encode_transaction(transaction: Transaction) -> bytes:
 def _body(operation: Operation) -> bytes:
     kind, path = operation.type, string_bytes(operation.path)
     if kind in CREATES:
-        parts = [path, buffer_bytes(operation.data), acls_bytes(operation.acls)]
-        if kind in {_CREATE, _CREATE2}:
-            parts.append(_BOOL[operation.is_ephemeral])
-        if operation.parent_cversion is not None:
-            parts.append(int_bytes(operation.parent_cversion))
-        if kind == _CREATE_TTL:
-            parts.append(long_bytes(operation.ttl_ms))
-        return b"".join(parts)
+        return path + _created(operation)
     if kind in DELETES:
         return path
-    if kind in _SETS:
-        return path + buffer_bytes(operation.data) + int_bytes(operation.version)
-    if kind == _SET_ACL:
-        return path + acls_bytes(operation.acls) + int_bytes(operation.version)
-    if kind == _CHECK:
-        return path + int_bytes(operation.version)
     if kind == MULTI:
         inner = [INT.pack(each.type) + buffer_bytes(_body(each)) for each in operation.operations]
         return INT.pack(len(inner)) + b"".join(inner)
     if kind == CLOSE_SESSION:
         paths = operation.paths
         return b"" if paths is None else INT.pack(len(paths)) + b"".join(map(string_bytes, paths))
-    return int_bytes(operation.error if kind == _ERROR else operation.timeout_ms)
+    if kind in {_ERROR, _CREATE_SESSION}:
+        return int_bytes(operation.error if kind == _ERROR else operation.timeout_ms)
+    middle = b"" if kind == _CHECK else acls_bytes(operation.acls) if kind == _SET_ACL else buffer_bytes(operation.data)
+    return path + middle + int_bytes(operation.version)
+
+
+def _created(operation: Operation) -> bytes:
+    """Return what follows the path of a created node."""
+    parts = [buffer_bytes(operation.data), acls_bytes(operation.acls)]
+    if operation.type in {_CREATE, _CREATE2}:
+        parts.append(_BOOL[operation.is_ephemeral])
+    if operation.parent_cversion is not None:
+        parts.append(int_bytes(operation.parent_cversion))
+    if operation.type == _CREATE_TTL:
+        parts.append(long_bytes(operation.ttl_ms))
+    return b"".join(parts)

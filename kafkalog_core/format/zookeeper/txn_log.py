@@ -88,19 +88,19 @@ def read_entry(window: bytes | memoryview, at: int, *, is_last: bool) -> Entry |
             return LogStop("more", at, FRAME.size)
         return LogStop("partial" if any(window[at:]) else "end", at)
     checksum, length = FRAME.unpack_from(window, at)
-    if length in {0, -1}:
-        return LogStop("end", at)
-    if not MIN_TXN_BYTES <= length <= MAX_ENTRY_BYTES:
-        return LogStop("length", at)
     start = at + FRAME.size
     end = start + length
-    if end >= len(window):
+    if length in {0, -1}:
+        reason: StopReason | None = "end"
+    elif not MIN_TXN_BYTES <= length <= MAX_ENTRY_BYTES:
+        reason = "length"
+    elif end >= len(window):
         return LogStop("partial", at) if is_last else LogStop("more", at, end + 1 - at)
-    if window[end] != END_OF_TXN:
-        return LogStop("partial", at)
-    if ZLIB.adler32(window[start:end]) != checksum:
-        return LogStop("checksum", at)
-    return Entry(at, start, end)
+    elif window[end] != END_OF_TXN:
+        reason = "partial"
+    else:
+        reason = None if ZLIB.adler32(window[start:end]) == checksum else "checksum"
+    return Entry(at, start, end) if reason is None else LogStop(reason, at)
 
 
 def find_entry(window: bytes | memoryview, at: int, *, is_last: bool) -> int | None:

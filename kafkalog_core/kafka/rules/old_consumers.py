@@ -1,9 +1,9 @@
 """How the old consumers of Kafka 0.7 to 1.x divided partitions among themselves, by the nodes in ZooKeeper.
 
-ZookeeperConsumerConnector.rebalance, since 0.8.2 RangeAssignor, with partition.assignment.strategy=range: every consumer
-sorted partitions and threads alike, computed its own part, and wrote its name into the owner nodes. TopicCount and
-TopicFilter say which threads want which topic. No node has the strategy: one with roundrobin (0.8.2 and later) divides
-otherwise.
+ZookeeperConsumerConnector.rebalance, since 0.8.2 RangeAssignor, with partition.assignment.strategy=range: every
+consumer sorted partitions and threads alike, computed its own part, and wrote its name into the owner nodes. TopicCount
+and TopicFilter say which threads want which topic. No node has the strategy: one with roundrobin (0.8.2 and later)
+divides otherwise.
 """
 
 from __future__ import annotations

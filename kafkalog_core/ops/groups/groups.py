@@ -118,10 +118,10 @@ def groups(
     Raises SelectionError, also for a group that is not there, StorageError, SettingError and WorkerLostError.
     """
     old = read_old_groups(request, progress)
-    if not request.targets:
-        yield from _old_groups_alone(request, old, report)
-        return
     disks = disks_of_groups(request)
+    if request.zookeeper_dirs and not any(topic == OFFSETS_TOPIC for topic, _ in disks.places):
+        yield from _old_groups_alone(request, old, disks, report)
+        return
     clock, names = clock_of(request, disks), TopicsOfDisks(disks)
     read = read_groups(request, disks, names, clock.release, report, progress, workers)
     known = read.states.names()
@@ -151,19 +151,26 @@ def groups(
     yield _counted(GroupBasis(notes=tuple(notes), findings=findings, known_from_ms=read.known_from_ms), report)
 
 
-def _old_groups_alone(request: GroupsRequest, old: OldGroups, report: Report) -> Iterator[GroupBasis | GroupResult]:
-    """Yield the groups that ZooKeeper has, where no log directory was named: their lag is unknown."""
+def _old_groups_alone(
+    request: GroupsRequest, old: OldGroups, disks: CopiesOnDisk, report: Report
+) -> Iterator[GroupBasis | GroupResult]:
+    """Yield the groups that ZooKeeper has, where no `__consumer_offsets` was named: brokers before 0.8.2 had none."""
     unknown = [name for name in request.groups if name not in old.names]
     if unknown:
-        text = absent_groups("ZooKeeper has no group {}", unknown, old.names, disks_of_groups(request))
+        text = absent_groups("ZooKeeper has no group {}", unknown, old.names, disks)
         raise SelectionError(text)
     if request.topics and not any(map(old.has_places, old.chosen)):
         raise _no_topic(request)
-    for result in old.results(None):
-        report.rows += sum(chunk.count for chunk in rows_of(result))
-        yield result
-    note = "the lag is unknown: name the log directories of the brokers too"
-    yield _counted(GroupBasis(notes=(note, *old.notes), findings=old.findings), report)
+    if request.targets:
+        release, notes = clock_of(request, disks).release, old.notes
+    else:
+        release, notes = LATEST, ("the lag is unknown: name the log directories of the brokers too", *old.notes)
+    with LogsOfGroups(disks, release, request.until_ms) as logs:
+        for result in old.results(logs):
+            report.rows += sum(chunk.count for chunk in rows_of(result))
+            yield result
+        unread = [found(code_of_error(error), error.path or "", reason=error.message) for error in logs.unread]
+    yield _counted(GroupBasis(notes=notes, findings=(*unread, *old.findings)), report)
 
 
 def _no_topic(request: GroupsRequest) -> SelectionError:

@@ -65,8 +65,8 @@ class OldGroups(Struct, kw_only=True):
         """Return whether a group has an offset or an owner in one of the topics that are asked for."""
         return bool(self._places(self.state.groups[name]))
 
-    def results(self, logs: LogsOfGroups | None) -> Iterator[GroupResult]:
-        """Yield each group; logs: None: no log directory was named."""
+    def results(self, logs: LogsOfGroups) -> Iterator[GroupResult]:
+        """Yield each group; logs: of the log directories that were named."""
         for name in self.chosen:
             group = self.state.groups[name]
             offsets = [self._offset_row(name, group, place, logs) for place in self._places(group)]
@@ -83,10 +83,10 @@ class OldGroups(Struct, kw_only=True):
             place for place in places if not self.topics or any(fnmatchcase(place[0], each) for each in self.topics)
         )
 
-    def _offset_row(self, name: str, group: OldGroup, place: TopicPartition, logs: LogsOfGroups | None) -> Row:
+    def _offset_row(self, name: str, group: OldGroup, place: TopicPartition, logs: LogsOfGroups) -> Row:
         topic, number = place
         stored = group.offsets.get((topic, str(number)))
-        ends = None if logs is None else logs.ends(topic, number)
+        ends = logs.ends(topic, number)
         row: Row = {
             "group": name,
             "topic": topic,

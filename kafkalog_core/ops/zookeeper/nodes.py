@@ -9,8 +9,8 @@ from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.zookeeper.layout import TTL_BITS
 from kafkalog_core.kafka.sim.zookeeper.changes import changes_under, differing
 from kafkalog_core.kafka.sim.zookeeper.tree import node_kind, shown_path
-from kafkalog_core.output import tables
 from kafkalog_core.ops.zookeeper.request import RowsFound
+from kafkalog_core.output import tables
 from kafkalog_core.text import first_of, names_near
 from kafkalog_core.topics.zookeeper_nodes import HIDDEN, chroots, hide_secrets, read_node
 
@@ -161,7 +161,7 @@ def difference_rows(before: Tree, after: Tree, under: str, *, shows_secrets: boo
         yield RowsFound(tables.ZNODE_CHANGE, part)
 
 
-def _difference_row(path: str, change: str, old: Znode | None, new: Znode | None, shows_secrets: bool) -> Row:  # noqa: FBT001
+def _difference_row(path: str, change: str, old: Znode | None, new: Znode | None, shows_secrets: bool) -> Row:
     stat = None if new is None else new.stat
     return {
         "path": shown_path(path),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.kafka.rules.old_consumers import BadPatternError, divide, java_order, threads_by_topic
-from kafkalog_core.output import tables
 from kafkalog_core.ops.zookeeper.request import RowsFound
+from kafkalog_core.output import tables
 from kafkalog_core.text import first_of, names_near
 
 if TYPE_CHECKING:
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from kafkalog_core.topics.zookeeper_state import KafkaState, OldGroup, TopicNodes
 
 __all__ = ["owner_rows"]
+
+_RULE: Final = (
+    "the rule is that of partition.assignment.strategy=range, the default: partitions and threads are sorted, each "
+    "thread gets partitions / threads of them, and the first ones get one more; no node has the strategy"
+)
 
 
 def owner_rows(states: list[KafkaState], name: str) -> tuple[RowsFound, list[str]]:
@@ -27,10 +32,7 @@ def owner_rows(states: list[KafkaState], name: str) -> tuple[RowsFound, list[str
         there = f"there is {first_of(known)}" if known else "no group keeps anything in ZooKeeper"
         raise SelectionError(f"ZooKeeper has no group {name!r}{meant}: {there}")
     group = state.groups[name]
-    notes = [
-        "the rule is that of partition.assignment.strategy=range, the default: partitions and threads are sorted, each "
-        "thread gets partitions / threads of them, and the first ones get one more; no node has the strategy"
-    ]
+    notes = [_RULE]
     try:
         wanted = threads_by_topic(group.consumers, state.topics)
     except BadPatternError as error:
@@ -43,8 +45,8 @@ def owner_rows(states: list[KafkaState], name: str) -> tuple[RowsFound, list[str
             notes.append(f"topic {topic} has no partitions in ZooKeeper")
         expected = divide(places, threads)
         owned = {place for owned_topic, place in group.owners if owned_topic == topic}
-        for place in (*places, *sorted(owned - set(places))):
-            rows.append(_row(name, group, topic, place, expected.get(place)))
+        named = (*places, *sorted(owned - set(places)))
+        rows += (_row(name, group, topic, place, expected.get(place)) for place in named)
     return RowsFound(tables.ZOOKEEPER_OWNER, tuple(rows)), notes
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog_core.output.schema import Table
     from kafkalog_core.topics.zookeeper_state import KafkaState
 
-__all__ = ["ClusterFound", "RowsFound", "Row", "ZookeeperBasis", "ZookeeperRequest", "rows_of"]
+__all__ = ["ClusterFound", "Row", "RowsFound", "ZookeeperBasis", "ZookeeperRequest", "rows_of"]
 
 Row = dict[str, Any]
 

@@ -8,8 +8,8 @@ from kafkalog_core.kafka.sim.zookeeper.data_dir import read_data_dir
 from kafkalog_core.kafka.sim.zookeeper.ensemble import best_of, differences, end_of, majority_zxid
 from kafkalog_core.kafka.sim.zookeeper.restoring import restore
 from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
-from kafkalog_core.output import tables
 from kafkalog_core.ops.zookeeper.request import RowsFound
+from kafkalog_core.output import tables
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -49,10 +49,11 @@ def choose_server(request: ZookeeperRequest, progress: Progress) -> Chosen:
     best = best_of(ends)
     findings = list(differences(ends, best, progress))
     having = sum(end.last_zxid >= best.last_zxid for end in ends)
-    notes = [
+    reading = (
         f"{best.data_dir.path} is read, the server with the highest epoch ({best.epoch}) and zxid "
         f"({zxid_text(best.last_zxid)}), which {having} of {len(ends)} servers here have"
-    ]
+    )
+    notes = [reading]
     common = majority_zxid(ends)
     if common < best.last_zxid:
         notes.append(

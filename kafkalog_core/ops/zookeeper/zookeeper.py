@@ -142,7 +142,8 @@ def _basis(
 
 def _restoring_notes(restored: Restored) -> Iterator[str]:
     begin = "an empty tree" if restored.snapshot is None else restored.snapshot.path
-    yield f"the tree is that of {_moment_text(restored)}: {begin}, then {count_of(restored.transactions, 'transaction')}"
+    applied = count_of(restored.transactions, "transaction")
+    yield f"the tree is that of {_moment_text(restored)}: {begin}, then {applied}"
     if restored.is_cut:
         yield "later transactions are left out"
     if restored.digest_is_equal:

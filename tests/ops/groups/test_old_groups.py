@@ -1,4 +1,4 @@
-"""`groups` on ZooKeeper's directories: offsets, owners and lag of old consumers, as Kafka's own checker printed them."""
+"""`groups` on ZooKeeper's directories: offsets and owners of old consumers, as Kafka's own checker printed them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data directory of a ZooKeeper server: its snapshots and logs in the order of zxids, and the epochs next to them."""
+"""The data directory of a ZooKeeper server: snapshots and logs in the order of zxids, and the epochs next to them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A server's tree as its start would rebuild it: the newest whole snapshot, then each later transaction of the logs.
 
-FileTxnSnapLog.restore, FileSnap.deserialize and FileTxnLog.getLogFiles are the rule. A server applies what follows a gap
-silently; here a gap is found by the zxids, which a leader counts without one.
+FileTxnSnapLog.restore, FileSnap.deserialize and FileTxnLog.getLogFiles are the rule. A server applies what follows a
+gap all the same; here a gap is found by the zxids, which a leader counts without one.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Base(Struct, frozen=True, kw_only=True):
 
 
 def restore(data_dir: DataDir, until: Until | None = None, progress: Progress = NO_PROGRESS) -> Restored:
-    """Return the tree of a server at its end, or at an earlier moment. Raises SelectionError for one before the logs."""
+    """Return the tree of a server at its end, or at a moment. Raises SelectionError for one before the logs."""
     end = _zxid_of(data_dir, until or Until(), progress)
     restored = _replay(data_dir, data_dir.snapshots, end, progress)
     first = restored
@@ -169,9 +169,7 @@ def _zxid_of(data_dir: DataDir, until: Until, progress: Progress) -> int | None:
     return last
 
 
-def _choose_base(
-    data_dir: DataDir, snapshots: Sequence[ZxidFile], end: int | None, findings: list[Finding]
-) -> _Base:
+def _choose_base(data_dir: DataDir, snapshots: Sequence[ZxidFile], end: int | None, findings: list[Finding]) -> _Base:
     """Return the newest whole snapshot of that moment or before; else the empty tree."""
     is_old = _is_before_34(data_dir)
     skipped: list[tuple[ZxidFile, Exception]] = []

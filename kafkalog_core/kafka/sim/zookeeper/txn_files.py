@@ -146,5 +146,6 @@ class _Reading:
             at += len(window)
         return end
 
-    def _add(self, code: str, position: int, size_bytes: int, **details: object) -> None:
-        self._findings.append(found(code, self._path, position=position, size_bytes=size_bytes, **details))
+    def _add(self, code: str, position: int, size_bytes: int, problem: str = "") -> None:
+        finding = found(code, self._path, position=position, size_bytes=size_bytes, problem=problem)
+        self._findings.append(finding)
