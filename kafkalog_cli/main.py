@@ -99,6 +99,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.impact:impact_command",
         "Show what a plan, a replica or a start means for groups of consumers.",
     ),
+    "zookeeper": (
+        "kafkalog_cli.commands.zookeeper:zookeeper_command",
+        "Show the cluster that a dead ZooKeeper server knew.",
+    ),
     "serve": ("kafkalog_cli.commands.serve:serve_command", "Serve a dead disk to Kafka clients, or be a live broker."),
     "spark": ("kafkalog_cli.commands.spark:spark_group", "Work on the disks of a whole cluster with Apache Spark."),
     "apply": ("kafkalog_cli.commands.apply:apply_command", "Apply a plan, or finish an interrupted run."),
@@ -123,7 +127,7 @@ SECTIONS: Final = {
         "undo",
     ),
     "Serve (read a dead disk with any Kafka client)": ("serve",),
-    "Cluster (many disks at once)": ("cluster", "spark"),
+    "Cluster (what it was, many disks at once)": ("cluster", "zookeeper", "spark"),
     "Other": ("bench", "completion"),
 }
 """The commands by the question that they answer."""
@@ -178,6 +182,9 @@ MEANT: Final = {
     "txn": ("transactions",),
     "users": ("cluster --users",),
     "why": ("explain",),
+    "zk": ("zookeeper",),
+    "zkcli": ("zookeeper --get NODE",),
+    "znode": ("zookeeper --get NODE",),
 }
 """Words that other tools have for what a command does. A word that is later a command of its own is removed here."""
 

@@ -14,10 +14,13 @@ from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.coordinators import group_options, groups_request
 from kafkalog_cli.options.kafka import kafka_start_options, now_option
 from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.writers import GROUPS, RowSettings, open_results, open_writer
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.selection import Selection
+from kafkalog_core.kafka.sim.zookeeper.data_dir import is_data_dir
 from kafkalog_core.ops.groups.groups import groups
 from kafkalog_core.ops.groups.history import group_events
 from kafkalog_core.ops.groups.request import GroupResult
@@ -70,6 +73,9 @@ def groups_command(paths: tuple[str, ...], now_ms: int, request: SettingsRequest
     some partitions of that topic, and some of the logs. If disks have copies of one partition, the copy is read with
     which the cluster would go on; the output names it.
 
+    The data directory of a ZooKeeper server has the groups of old consumers (0.8 to 1.x), of the type zookeeper:
+    --export moves their offsets to a cluster of today.
+
     The output begins with the answer. Without --group a line for each group follows; ndjson, json and csv have the
     members and offsets of all groups. A group is shown as a coordinator has it once it has loaded the log: its members
     are those of the last rebalance. A commit names no member: who had the partition then is inferred from the
@@ -85,13 +91,19 @@ def groups_command(paths: tuple[str, ...], now_ms: int, request: SettingsRequest
     report = Report()
     names = (given["history"],) if given["history"] is not None else tuple(dict.fromkeys(given["names"]))
     output = given["output"]
+    zookeeper_dirs = tuple(path for path in paths if is_data_dir(path))
+    rest = tuple(path for path in paths if path not in zookeeper_dirs)
+    if given["history"] is not None and zookeeper_dirs:
+        line = shell_line(["kafkalog", "zookeeper", "--history", f"/consumers/{given['history']}", *zookeeper_dirs])
+        raise click.UsageError(f"ZooKeeper's logs have another form; run: {line}")
     asked = groups_request(
-        resolve_readable(paths, Selection(), report),
+        resolve_readable(rest, Selection(), report) if rest else (),
         now_ms,
         request,
         given | {"names": names},
         has_positions=bool(given["export"]) or output != "table",
         jobs=given["jobs"] or cores(),
+        zookeeper_dirs=zookeeper_dirs,
     )
     if given["export"] is not None:
         return _export(asked, report)
@@ -121,12 +133,18 @@ def _export(request: GroupsRequest, report: Report) -> int:
         ("topic", "partition", "offset") if len(request.groups) == 1 else ("group", "topic", "partition", "offset")
     )
     stream = sys.stdout.buffer
+    written: set[object] = set()
     with watched() as progress:
         for item in groups(request, report, progress):
             if not isinstance(item, GroupResult):
                 for finding in item.findings:
                     click.echo(f"kafkalog: {finding.path}: {finding.message}", err=True)
                 continue
+            if item.group["group"] in written:
+                text = f"left out: the offsets that group {item.group['group']} has in ZooKeeper, next to those in logs"
+                click.echo(f"kafkalog: {safe_text(text)}", err=True)
+                continue
+            written.add(item.group["group"])
             for row in item.offsets:
                 # The tool sets no start offsets of share groups.
                 if row["offset"] is not None and item.group["group_type"] != "share":

@@ -48,6 +48,7 @@ def groups_request(
     *,
     has_positions: bool,
     jobs: int = 1,
+    zookeeper_dirs: tuple[str, ...] = (),
 ) -> GroupsRequest:
     """Return the request of the options; has_positions: whether members and offsets are wanted without --group too."""
     names = tuple(dict.fromkeys(given["names"]))
@@ -61,6 +62,7 @@ def groups_request(
         has_positions=has_positions or bool(names),
         jobs=jobs,
         max_batch_bytes=given["max_batch_bytes"],
+        zookeeper_dirs=zookeeper_dirs,
     )
 
 

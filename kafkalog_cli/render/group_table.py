@@ -171,7 +171,9 @@ class GroupTable(SummaryTable["GroupBasis | GroupResult"]):
         lines += table_lines(
             _OFFSETS, result.offsets, self.width, noun="offset", most=SHOWN_OFFSETS, style_of=_offset_style
         )
-        history = shell_line(["kafkalog", "groups", "--history", name, *self._paths])
+        is_old = result.group["group_type"] == "zookeeper"
+        asked = ("zookeeper", "--history", f"/consumers/{name}") if is_old else ("groups", "--history", name)
+        history = shell_line(["kafkalog", *asked, *self._paths])
         lines += [Text(), Text(f"what happened to it: {history}", "bold")]
         if any(row["state"] in _BAD for row in result.offsets):
             export = shell_line(["kafkalog", "groups", "--group", name, "--export", "csv", *self._paths])

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.transactions.transactions import TransactionsFound
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
+    from kafkalog_core.ops.zookeeper.request import ClusterFound, RowsFound, ZookeeperBasis
     from kafkalog_core.output.chunk import BytesMode, Chunk
     from kafkalog_core.output.tables import Table
 
@@ -58,6 +59,7 @@ __all__ = [
     "ROWS",
     "TRANSACTIONS",
     "VERDICTS",
+    "ZOOKEEPERS",
     "CsvWriter",
     "JsonWriter",
     "NdjsonWriter",
@@ -392,6 +394,18 @@ CLUSTERS: Final[ResultKind[ClusterFound]] = ResultKind(
     ),
     rows_of=f"{_OPS}.cluster.request:ClusterFound.chunks",
     for_people={"table": f"{_RENDER}.cluster_table:ClusterTable"},
+)
+ZOOKEEPERS: Final[ResultKind[RowsFound | ClusterFound | ZookeeperBasis]] = ResultKind(
+    tables=(
+        tables.ZOOKEEPER_SERVER,
+        tables.ZOOKEEPER,
+        tables.ZNODE,
+        tables.ZNODE_CHANGE,
+        tables.ZOOKEEPER_OWNER,
+        tables.FINDING,
+    ),
+    rows_of=f"{_OPS}.zookeeper.request:rows_of",
+    for_people={"table": f"{_RENDER}.zookeeper_table:ZookeeperTable"},
 )
 EXPORTS: Final[ResultKind[Chunk]] = ResultKind(
     tables=(tables.EXPORT, tables.FINDING), for_people={"table": f"{_RENDER}.job_tables:ExportTable"}

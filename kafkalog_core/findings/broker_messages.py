@@ -17,6 +17,7 @@ from kafkalog_core.findings.messages_directories import DIRECTORIES
 from kafkalog_core.findings.messages_metadata import METADATA
 from kafkalog_core.findings.messages_replication import REPLICATION
 from kafkalog_core.findings.messages_start import FILES, RECOVERY
+from kafkalog_core.findings.messages_zookeeper import ZOOKEEPER_MESSAGES
 
 __all__ = ["BROKER_MESSAGES", "ELSEWHERE", "RUNNING"]
 
@@ -527,6 +528,7 @@ BROKER_MESSAGES: Final = {
         *DIRECTORIES,
         *REPLICATION,
         *COORDINATORS,
+        *ZOOKEEPER_MESSAGES,
         *RUNNING,
         *ELSEWHERE,
     )

@@ -22,6 +22,7 @@ from kafkalog_core.findings.producers import PRODUCERS
 from kafkalog_core.findings.recoveries import RECOVERIES
 from kafkalog_core.findings.starts import STARTS
 from kafkalog_core.findings.transplants import TRANSPLANTS
+from kafkalog_core.findings.zookeeper import ZOOKEEPER
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ _TYPES: Final = (
     | CLUSTER
     | STARTS
     | TRANSPLANTS
+    | ZOOKEEPER
 )
 _OF_STARTS: Final = frozenset(
     {

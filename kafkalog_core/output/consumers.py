@@ -23,7 +23,7 @@ _GROUP: Final = Column("group", "string", "id of the group")
 GROUP: Final = new_table(
     "group",
     _GROUP,
-    Column("group_type", "string", "classic, consumer (KIP-848), share or streams"),
+    Column("group_type", "string", "classic, consumer (KIP-848), share, streams, or zookeeper (of old consumers)"),
     Column(
         "state",
         "string",

@@ -49,6 +49,7 @@ from kafkalog_core.output.plans import (
 )
 from kafkalog_core.output.schema import MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
 from kafkalog_core.output.starts import PARTITION_START, PREFLIGHT, RELEASE_START, START_EVENT, START_STEP
+from kafkalog_core.output.zookeeper import ZNODE, ZNODE_CHANGE, ZOOKEEPER, ZOOKEEPER_OWNER, ZOOKEEPER_SERVER
 
 __all__ = [
     "BATCH",
@@ -111,6 +112,11 @@ __all__ = [
     "TRANSACTION",
     "TRANSACTION_PART",
     "WHICH_PARTITION",
+    "ZNODE",
+    "ZNODE_CHANGE",
+    "ZOOKEEPER",
+    "ZOOKEEPER_OWNER",
+    "ZOOKEEPER_SERVER",
     "Column",
     "Kind",
     "Table",
@@ -577,6 +583,11 @@ TABLES: Final = {
         EVENT,
         WHICH_PARTITION,
         *CLUSTER_TABLES,
+        ZOOKEEPER_SERVER,
+        ZOOKEEPER,
+        ZNODE,
+        ZNODE_CHANGE,
+        ZOOKEEPER_OWNER,
         IMPACT,
         PREFLIGHT,
         START_EVENT,

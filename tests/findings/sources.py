@@ -19,6 +19,8 @@ SOURCES: Final = {
     "epochs": "kafkalog_core/kafka/sim/logdir/leader_epochs.py",
     "fetch": "kafkalog_core/kafka/sim/fetch.py",
     "cluster": "kafkalog_core/kafka/sim/cluster.py",
+    "ensemble": "kafkalog_core/kafka/sim/zookeeper/ensemble.py",
+    "old consumers": "kafkalog_core/kafka/rules/old_consumers.py",
     # what real brokers and clients did
     "table": "tests/integration/client_table.txt",
     "coordinators": "tests/integration/coordinator_table.txt",
@@ -36,6 +38,7 @@ SOURCES: Final = {
     "rolls": "tests/integration/test_live_dump.py",
     "quorum": "tests/integration/test_quorum.py",
     "transplant": "tests/integration/test_transplant.py",
+    "zookeeper": "tests/integration/test_zookeeper.py",
     # what a line of Kafka's own log says by its words, and nothing more
     "wording": "kafkalog_core/findings/broker_messages.py",
     # what kafkalog itself does: no word about Kafka's behaviour

@@ -75,6 +75,12 @@ def fetch_spark_source() -> Path:
     return _fetched(f"spark-kafka-{SPARK_SOURCE_VERSION}", [package])
 
 
+def fetch_zookeeper(version: str) -> Path:
+    """The directory with the jars of a release of ZooKeeper that no Kafka came with. Raises MissingError."""
+    packages = [_dependency("org.apache.zookeeper", "zookeeper", version), *_OF_ZOOKEEPER, _LOGGING]
+    return _fetched(f"zookeeper-{version}", packages)
+
+
 def _fetched(name: str, packages: list[str]) -> Path:
     if shutil.which("java") is None:
         raise MissingError("no java on this machine to run Kafka with")
@@ -137,6 +143,10 @@ def _dependency(group: str, artifact: str, version: str) -> str:
 
 _FRAMEWORKS: Final = ("kafka-streams", "connect-runtime", "connect-json", "connect-file", "connect-mirror")
 _LOGGING: Final = _dependency("org.slf4j", "slf4j-simple", "1.7.36")
+_OF_ZOOKEEPER: Final = (
+    _dependency("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+    _dependency("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+)
 
 
 def runtime(version: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.command_lines import shell_word
@@ -21,7 +22,8 @@ from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.named_dirs import other_dirs
 from kafkalog_core.kafka.sim.settings import read_settings
 from kafkalog_core.ops.groups import request as states
-from kafkalog_core.ops.groups.logs import LogsOfGroups, TopicsOfDisks
+from kafkalog_core.ops.groups.logs import LogsOfGroups, TopicsOfDisks, state_in_log
+from kafkalog_core.ops.groups.old_groups import OldGroups, read_old_groups
 from kafkalog_core.ops.groups.reading import read_groups
 from kafkalog_core.ops.groups.request import GroupBasis, GroupResult, rows_of
 from kafkalog_core.ops.groups.shares import batch_rows, read_shares
@@ -50,7 +52,6 @@ __all__ = ["Clock", "absent_groups", "clock_of", "disks_of_groups", "groups", "o
 
 _MINUTE_MS: Final = 60_000
 _RETENTION: Final = "offsets.retention.minutes"
-_RESET: Final = "auto.offset.reset decides"
 
 
 class Clock(Struct, frozen=True, kw_only=True):
@@ -116,14 +117,19 @@ def groups(
 
     Raises SelectionError, also for a group that is not there, StorageError, SettingError and WorkerLostError.
     """
+    old = read_old_groups(request, progress)
     disks = disks_of_groups(request)
+    if request.zookeeper_dirs and not any(topic == OFFSETS_TOPIC for topic, _ in disks.places):
+        yield from _old_groups_alone(request, old, disks, report)
+        return
     clock, names = clock_of(request, disks), TopicsOfDisks(disks)
     read = read_groups(request, disks, names, clock.release, report, progress, workers)
     known = read.states.names()
-    unknown = [name for name in request.groups if name not in known and name not in read.states.deleted]
+    here = {*known, *read.states.deleted}
+    unknown = [name for name in request.groups if name not in here and name not in old.names]
     if unknown:
         raise unknown_groups(request, unknown, disks, names, clock.release, read.known_from_ms, workers=workers)
-    chosen = list(request.groups) or known
+    chosen = [name for name in request.groups if name in here] if request.groups else known
     if read.then_ms is not None:
         clock = replace(clock, now_ms=read.then_ms)
     shares = read_shares(chosen, read.states, disks, names, clock.release, read.then_ms, request.max_batch_bytes)
@@ -131,21 +137,51 @@ def groups(
     read.findings += shares.findings
     with LogsOfGroups(disks, clock.release, read.then_ms) as logs:
         table = _Table(request, read, clock, names, logs, shares)
-        if request.topics and not any(table.has_places(name) for name in chosen):
-            raise SelectionError(f"no group has an offset of a topic that matches {' or '.join(request.topics)}")
-        results = (table.result(name) for name in chosen)
+        if request.topics and not any(map(table.has_places, chosen)) and not any(map(old.has_places, old.chosen)):
+            raise _no_topic(request)
+        results = chain((table.result(name) for name in chosen), old.results(logs))
         # What cannot be read is known once the last group is.
         for result in results:
             report.rows += sum(chunk.count for chunk in rows_of(result))
             yield result
         for error in logs.unread:
             read.findings.append(found(code_of_error(error), error.path or "", reason=error.message))
-    notes = [*_asked(request, read), *read.notes, clock.note]
-    basis = GroupBasis(notes=tuple(notes), findings=tuple(read.findings), known_from_ms=read.known_from_ms)
+    notes = [*_asked(request, read), *read.notes, clock.note, *old.notes]
+    findings = (*read.findings, *old.findings)
+    yield _counted(GroupBasis(notes=tuple(notes), findings=findings, known_from_ms=read.known_from_ms), report)
+
+
+def _old_groups_alone(
+    request: GroupsRequest, old: OldGroups, disks: CopiesOnDisk, report: Report
+) -> Iterator[GroupBasis | GroupResult]:
+    """Yield the groups that ZooKeeper has, where no `__consumer_offsets` was named: brokers before 0.8.2 had none."""
+    unknown = [name for name in request.groups if name not in old.names]
+    if unknown:
+        text = absent_groups("ZooKeeper has no group {}", unknown, old.names, disks)
+        raise SelectionError(text)
+    if request.topics and not any(map(old.has_places, old.chosen)):
+        raise _no_topic(request)
+    if request.targets:
+        release, notes = clock_of(request, disks).release, old.notes
+    else:
+        release, notes = LATEST, ("the lag is unknown: name the log directories of the brokers too", *old.notes)
+    with LogsOfGroups(disks, release, request.until_ms) as logs:
+        for result in old.results(logs):
+            report.rows += sum(chunk.count for chunk in rows_of(result))
+            yield result
+        unread = [found(code_of_error(error), error.path or "", reason=error.message) for error in logs.unread]
+    yield _counted(GroupBasis(notes=notes, findings=(*unread, *old.findings)), report)
+
+
+def _no_topic(request: GroupsRequest) -> SelectionError:
+    return SelectionError(f"no group has an offset of a topic that matches {' or '.join(request.topics)}")
+
+
+def _counted(basis: GroupBasis, report: Report) -> GroupBasis:
     for finding in basis.findings:
         report.add_finding(finding.row())
     report.rows += len(basis.findings)
-    yield basis
+    return basis
 
 
 def offset_expiries(request: GroupsRequest) -> tuple[Clock, Callable[[str, str, CommittedOffset], int | None]]:
@@ -430,15 +466,8 @@ class _Table:
             detail = f"committed of the topic with id {uuid_text(stored)}, and {topic} has id {uuid_text(current)} now"
         elif self._names.is_deleted(topic):
             state, detail = states.TOPIC_DELETED, f"topic {topic} was deleted"
-        elif ends is None:
-            state, detail = states.NOT_HERE, "the log is not on these disks"
-        elif committed.offset > ends.end:
-            past = committed.offset - ends.end
-            state, detail = states.PAST_END, f"{past} past the log end offset {ends.end}: {_RESET}"
-        elif committed.offset < ends.start:
-            gone = ends.start - committed.offset
-            state = states.BELOW_START
-            detail = f"{gone} offsets below the log start offset {ends.start} are gone: {_RESET}"
+        else:
+            state, detail = state_in_log(committed.offset, ends)
         return state, detail
 
 

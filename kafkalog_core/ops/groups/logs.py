@@ -10,15 +10,17 @@ from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.sim.cluster import read_topic_id
 from kafkalog_core.kafka.sim.copies import best_of
 from kafkalog_core.kafka.sim.metadata_log import read_image
+from kafkalog_core.ops.groups import request as states
 from kafkalog_core.storage.lookup import PartitionLookup
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.copies import CopiesOnDisk, LogCopy
 
-__all__ = ["LogsOfGroups", "PartitionEnds", "TopicsOfDisks"]
+__all__ = ["LogsOfGroups", "PartitionEnds", "TopicsOfDisks", "state_in_log"]
 
 _OPEN_LOGS: Final = 32
+_RESET: Final = "auto.offset.reset decides"
 
 
 class TopicsOfDisks:
@@ -84,6 +86,18 @@ class PartitionEnds(NamedTuple):
     start: int
     end: int
     last_ms: int
+
+
+def state_in_log(offset: int, ends: PartitionEnds | None) -> tuple[str, str | None]:
+    """Return the state of an offset against its log, and what is wrong in a clause; None: nothing is."""
+    if ends is None:
+        return states.NOT_HERE, "the log is not on these disks"
+    if offset > ends.end:
+        return states.PAST_END, f"{offset - ends.end} past the log end offset {ends.end}: {_RESET}"
+    if offset < ends.start:
+        gone = ends.start - offset
+        return states.BELOW_START, f"{gone} offsets below the log start offset {ends.start} are gone: {_RESET}"
+    return "ok", None
 
 
 class LogsOfGroups:

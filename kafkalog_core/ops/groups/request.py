@@ -46,6 +46,7 @@ class GroupsRequest(Struct, frozen=True, kw_only=True):
         has_positions: whether members and offsets of each group are wanted, and not only its sums.
         jobs: the most processes.
         max_batch_bytes: larger batches are damage.
+        zookeeper_dirs: data directories of the ZooKeeper servers in which old consumers kept their offsets.
     """
 
     targets: tuple[Target, ...]
@@ -57,6 +58,7 @@ class GroupsRequest(Struct, frozen=True, kw_only=True):
     has_positions: bool = True
     jobs: int = 1
     max_batch_bytes: int = MAX_BATCH_BYTES
+    zookeeper_dirs: tuple[str, ...] = ()
 
     @property
     def until_ms(self) -> int | None:
