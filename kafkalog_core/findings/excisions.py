@@ -36,6 +36,15 @@ EXCISIONS: Final = {
         "The checksum of a batch does not cover its base offset, length, leader epoch and magic. If it is right, every "
         "record is there, and the batches around it show these four fields.",
     ),
+    "excise.unlinked": FindingType(
+        "warning",
+        "The batch of offsets {first} to {last} at byte {position} is kept with all its records, but names no producer "
+        "afterwards (it was {producer_id}), because a broker would stop there: {problem}.",
+        "Reads the batch like any other, and keeps the sequence number that the producer had before it.",
+        "Restart the producer if it cannot continue. Nothing else needs to be done.",
+        "A producer that is in a transaction writes no other batches. Its marker is missing, or one of the batches "
+        "was changed.",
+    ),
     "excise.marker": FindingType(
         "info",
         "The transaction marker at byte {position} is rebuilt: {proof}.",

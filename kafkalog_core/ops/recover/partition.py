@@ -3,6 +3,7 @@
 The steps, each of which reads the files as the one before leaves them:
 
 1. A start is simulated, for what a broker would lose by itself. Replacements that wait are put in place as it does.
+   Of the only copy, segments with names above their first offset get the right ones.
 2. The log is replayed. If it is whole, only its indexes, snapshots and leader epochs are left to repair.
 3. Where it is damaged: with other replicas in sync it is truncated at the damage, and the replica fetches the rest.
    The only copy keeps every batch that can be read: damaged places are excised. A place that cannot be excised ends its
@@ -21,16 +22,19 @@ from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.sweep import sweep
 from kafkalog_core.ops.recover.excise import findings_of
-from kafkalog_core.ops.recover.excision import excise, stage_excision
+from kafkalog_core.ops.recover.excision import excise_all, stage_excision
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.places import find_places
+from kafkalog_core.ops.recover.renaming import misnamed_segment, stage_renaming
 from kafkalog_core.ops.reindex.indexes import NOT_A_RECOVERY
 from kafkalog_core.ops.reindex.reindex import PartitionReindex, rules_of_indexes, with_repaired
 from kafkalog_core.ops.reindex.steps import ReindexTask, stage_step
 from kafkalog_core.ops.repair.loss import measure_loss
+from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
 from kafkalog_core.ops.truncate.as_broker import holds_all, stage_completion, truncate_as_broker
 from kafkalog_core.ops.truncate.truncate import cuts_of, what_is_deleted
 from kafkalog_core.ops.truncate.truncation import companion_files, stage_truncation, truncate_at_damage
+from kafkalog_core.ops.verify.txn_index import check_snapshot
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, field, replace
 
@@ -59,6 +63,7 @@ _MOST_ROUNDS: Final = 4
 """A truncation may bring a start to a place that it did not reach before; each round ends the log earlier."""
 _STOPPED: Final = frozenset({"truncate.broker-stops", "truncate.broker-offline"})
 _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
+_LATER_PRODUCER: Final = "snapshot.later-producer"
 
 
 class RecoveryTask(Struct, frozen=True, kw_only=True):
@@ -227,9 +232,16 @@ class _Work:
             self._take(*self._replayed(as_broker=False))
             return
         self._forget_impossible_start()
+        is_renamed = choice == "only-copy" and self._rename()
+        self._forget_impossible_producers()
         steps, report = self._replayed(as_broker=False)
         is_whole = not (
-            report.refusals or report.tail_bytes or broker.truncation or broker.refusal or self._is_given_up
+            report.refusals
+            or report.tail_bytes
+            or broker.truncation
+            or broker.refusal
+            or self._is_given_up
+            or is_renamed
         )
         if not is_whole and choice == "only-copy":
             self._excise()
@@ -252,14 +264,44 @@ class _Work:
         if start_offset is not None and extent is not None and start_offset > extent.end:
             self._facts = replace(self._facts, context=replace(self._facts.context, log_start_offset=None))
 
+    def _forget_impossible_producers(self) -> None:
+        """Delete a snapshot from which the log would be replayed, if it names an offset that is not before its own.
+
+        `ProducerStateManager.takeSnapshot` writes the producers of the batches before it: the file was renamed or
+        changed, and a broker stops where its transactions contradict the log (`ProducerAppendInfo.appendDataBatch`).
+        """
+        partition = self._partition()
+        first = partition.segments[0].snapshot if partition.segments else None
+        if first is None or partition.format == "v07":
+            return
+        sink = Sink(partition.topic, partition.partition)
+        check_snapshot(first.path, first.name.base_offset, None, 0, sink, Sink())
+        later = next((each for each in sink.findings if each.code == _LATER_PRODUCER), None)
+        if later is not None:
+            self._sink.put(replace(later, cure=MENDED_BY_PLAN, next_step=None))
+            self._stage.remove(first.path, why=later.message.removesuffix("."))
+
+    def _rename(self) -> bool:
+        """Give segments the names of their first offsets, or delete copies; return whether there were such segments."""
+        is_renamed = False
+        while (misnamed := misnamed_segment(self._partition())) is not None:
+            log = misnamed.segment.files[0]
+            code = "recover.copy-deleted" if misnamed.is_copy else "recover.renamed"
+            self._sink.add(code, log.path, offset=misnamed.first_offset, name=misnamed.log_name)
+            stage_renaming(misnamed, self._stage)
+            is_renamed = True
+        return is_renamed
+
     def _excise(self) -> None:
         partition = self._partition()
         places = find_places(partition, self._facts, _ignore)
         self._done.is_damaged = any(not place.is_tail for place in places)
         # raft refuses batches without records (RecordsBatchReader): its log ends where a broker truncates it.
-        if partition.topic == METADATA_TOPIC or not any(place.is_excisable for place in places):
+        if partition.topic == METADATA_TOPIC:
             return
-        excision = excise(partition, self._facts, places, transaction_logs=self._task.transaction_logs)
+        excision = excise_all(partition, self._facts, places, transaction_logs=self._task.transaction_logs)
+        if excision is None:
+            return
         self._done.is_damaged = bool(excision.losses or excision.left)
         findings_of(excision, self._facts, self._sink)
         for left in excision.left:

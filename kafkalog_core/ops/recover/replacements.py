@@ -1,7 +1,8 @@
 """What can take the place of a damaged batch, the one that keeps most first.
 
 1. The batch itself, if its checksum shows that all records are there: the fields that no checksum covers are set to
-   what the batches around it leave room for.
+   what the batches around it leave room for. At a batch that contradicts an open transaction of its producer a broker
+   stops: it is kept without the producer.
 2. The transaction marker that was there, if its outcome is proved.
 3. An empty batch, as the cleaner leaves one. It has the header's own fields as far as these can be right, else those
    of the producer that a later snapshot names, else none.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.format.batch_writer import BatchHeader, encode_empty, encode_marker
+from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_batch
 from kafkalog_core.format.layout import (
@@ -33,8 +35,11 @@ from kafkalog_core.format.layout import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    V2_ATTRIBUTES,
     V2_CRC,
     V2_LEADER_EPOCH,
+    V2_PRODUCER_ID,
+    V2_RECORDS_COUNT,
 )
 from kafkalog_core.kafka.rules.batch_checks import FUTURE_MS
 from kafkalog_core.storage.source import Source
@@ -50,9 +55,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Clues", "LostBatch", "ProvedMarker", "Substitute", "Way", "choices"]
 
-Way = Literal["emptied", "removed", "mended", "marker"]
+Way = Literal["emptied", "removed", "mended", "unlinked", "marker"]
 """`emptied`: an empty batch takes its place. `removed`: its bytes are removed. `mended`: fields of the header that no
-checksum covers are corrected, and every record is kept. `marker`: the transaction marker is rebuilt."""
+checksum covers are corrected, and every record is kept. `unlinked`: every record is kept, and the batch names no
+producer. `marker`: the transaction marker is rebuilt."""
 
 _AROUND: Final = "from the batches around it"
 _NO_PRODUCER: Final = "no producer, whose fields cannot be right"
@@ -117,6 +123,8 @@ def _choices(place: DamagedPlace, clues: Clues) -> Iterator[Substitute]:
     first, last = place.first_offset, place.last_offset
     if place.is_whole and place.kind in {"damage", "misplaced"} and first is not None and last is not None:
         yield from _mended(place, first, last, clues)
+    if place.kind == "refused":
+        yield from _unlinked(place)
     if first is None or last is None or place.magic < MAGIC_V2:
         yield Substitute("removed", b"")
         return
@@ -163,6 +171,25 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
     changed = tuple(text for start, end, what in fields for text in _changed(old[start:end], entry[start:end], what))
     if changed:
         yield Substitute("mended", bytes(entry), changed)
+
+
+def _unlinked(place: DamagedPlace) -> Iterator[Substitute]:
+    """Yield a batch outside of transactions without its producer, if it has one.
+
+    A consumer reads it as before: it drops batches of aborted transactions alone, which are transactional ones
+    (`CompletedFetch.isBatchAborted`). A broker appends nothing to the state of a producer for it
+    (`DefaultRecordBatch.hasProducerId`).
+    """
+    header = place.header
+    if header is None or not header.is_whole or header.producer_id < 0:
+        return
+    if header.is_control or header.attributes & TRANSACTIONAL_BIT:
+        return
+    with Source.open(place.path) as source:
+        batch = bytearray(source.read(place.start, place.size_bytes))
+    batch[V2_PRODUCER_ID:V2_RECORDS_COUNT] = b"\xff" * (V2_RECORDS_COUNT - V2_PRODUCER_ID)  # id, epoch, sequence: -1
+    batch[V2_CRC:V2_ATTRIBUTES] = crc32c(memoryview(batch)[V2_ATTRIBUTES:]).to_bytes(4, "big")
+    yield Substitute("unlinked", bytes(batch), keeps_sequence=False)
 
 
 def _offset_of_message(entry: bytearray, first: int, last: int) -> int | None:
