@@ -39,11 +39,10 @@ EXCISIONS: Final = {
     "excise.unlinked": FindingType(
         "warning",
         "The batch of offsets {first} to {last} at byte {position} is kept with all its records, but names no producer "
-        "afterwards (it was {producer_id}), because a broker would stop there: {problem}.",
-        "Reads the batch like any other, and keeps the sequence number that the producer had before it.",
+        "afterwards (it was {producer_id}), because a start would end there: {problem}.",
+        "Reads the batch like any other, and does not know that this producer wrote it.",
         "Restart the producer if it cannot continue. Nothing else needs to be done.",
-        "A producer that is in a transaction writes no other batches. Its marker is missing, or one of the batches "
-        "was changed.",
+        "In an open transaction all batches of a producer belong to it: a marker is missing, or a batch was changed.",
     ),
     "excise.marker": FindingType(
         "info",

@@ -432,6 +432,8 @@ class _Excising:
         """Simulate the start of a broker that recovers every segment from the first new one on, or from an offset."""
         first = min(self._segments) if self._starts_from is None else self._starts_from
         context = replace(self._facts.context, is_clean=False, recovery_point=first)
+        if self._starts_from is not None:  # as a replay of the whole log, for its indexes and snapshots
+            context = replace(context, log_start_offset=None)
         load = PartitionLoad(planned, context, self._facts.load_options, advance=self._advance)
         for _ in load.run():
             pass

@@ -31,7 +31,7 @@ from kafkalog_core.ops.reindex.reindex import PartitionReindex, rules_of_indexes
 from kafkalog_core.ops.reindex.steps import ReindexTask, stage_step
 from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
-from kafkalog_core.ops.truncate.as_broker import holds_all, stage_completion, truncate_as_broker
+from kafkalog_core.ops.truncate.as_broker import hold_all, holds_all, stage_completion, truncate_as_broker
 from kafkalog_core.ops.truncate.truncate import cuts_of, what_is_deleted
 from kafkalog_core.ops.truncate.truncation import companion_files, stage_truncation, truncate_at_damage
 from kafkalog_core.ops.verify.txn_index import check_snapshot
@@ -179,6 +179,8 @@ class _Work:
             broker = truncate_as_broker(partition, self._facts, _ignore)
             completion = broker.completion
             if completion is None:
+                if self._gives_up_what_stops(broker):
+                    continue
                 break
             losses = [measure_loss(partition, [cut], self._facts.high_watermark) for cut in completion.lost]
             done.own_losses += [loss for loss in losses if loss is not None]
@@ -217,6 +219,23 @@ class _Work:
             self._stage.remove(file.path, why="it lacks records of the segments that it replaces")
         names = ", ".join(file.name.raw for file in completion.moved if file.name.kind is FileKind.LOG)
         self._sink.add("recover.replacement-given-up", completion.directory, names=names)
+
+    def _gives_up_what_stops(self, broker: BrokerTruncation) -> bool:
+        """Delete a replacement at which the broker stops, if the segments have all of it; return whether it is so."""
+        refusal = broker.refusal
+        waiting = [file for file in self._waiting() if refusal is not None and file.path == refusal.path]
+        if not waiting or refusal is None or self._task.choice != "only-copy":
+            return False
+        partition, base = self._partition(), waiting[0].name.base_offset
+        live = [segment.log for segment in partition.segments if segment.log is not None]
+        files = [file for file in self._waiting() if file.name.base_offset == base]
+        if base is None or not hold_all(live, files):
+            return False
+        for file in files:
+            self._stage.remove(file.path, why="a broker stops at it, and the segments have all of its records")
+        self._done.own_problem = refusal.message
+        self._sink.add("recover.replacement-refused", refusal.path, name=waiting[0].name.raw, problem=refusal.message)
+        return True
 
     def _sweep(self) -> None:
         """Delete the leftovers of replacements that a start deletes (LogLoader.removeTempFilesAndCollectSwapFiles)."""

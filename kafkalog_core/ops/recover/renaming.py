@@ -3,7 +3,7 @@
 The indexes of a segment hold offsets relative to its base offset, so no index holds a lower one
 (`LogSegment.canConvertToRelativeOffset`). A broker that recovers such a segment tries to split it
 (`LogLoader.retryOnOffsetOverflow`), which needs an offset that is too high (`LocalLog.splitOverflowedSegment`), and
-stops. One that does not recover it serves nothing below the base offset.
+stops.
 
 A segment of which another one has every batch is a copy, and is deleted. Any other gets the name of its first offset,
 if it fits between the segments there.
@@ -32,7 +32,7 @@ __all__ = ["MisnamedSegment", "misnamed_segment", "stage_renaming"]
 
 _OPTIONS: Final = ScanOptions(resync=True)
 _Batch = tuple[int, int, int]
-"""Base offset, last offset and checksum of a batch."""
+"""First offset, last offset and checksum of a batch; the first one of a compressed message of magic 0 or 1 is not read."""
 
 
 class MisnamedSegment(NamedTuple):
@@ -100,7 +100,8 @@ def _batches(segment: Segment) -> Iterator[_Batch]:
     with Source.open(segment.files[0].path) as source:
         for run in _runs(source, segment):
             columns: Sequence[Sequence[int]] = [*map(run.batches.column, ("base_offset", "last_offset", "crc_stored"))]
-            yield from zip(*columns, strict=True)  # type: ignore[misc]  # three columns
+            for base, last, crc in zip(*columns, strict=True):
+                yield base if base >= 0 else last, last, crc
 
 
 def stage_renaming(misnamed: MisnamedSegment, stage: Stage) -> None:
