@@ -34,7 +34,15 @@ EXCISIONS: Final = {
         "Reads the corrected batch like any other.",
         "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
         "The checksum of a batch does not cover its base offset, length, leader epoch and magic. If it is right, every "
-        "record is there, and the batches around it show these four fields.",
+        "record is there, and the batches around it show these four fields. The last offset is that of the last record.",
+    ),
+    "excise.ordered": FindingType(
+        "info",
+        "The two batches of offsets {first} to {last}, bytes {position} to {end}, are put in order; every record is "
+        "kept.",
+        "Reads both.",
+        "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
+        "Each continues the other, and both together continue the batches around them: they were exchanged.",
     ),
     "excise.unlinked": FindingType(
         "warning",

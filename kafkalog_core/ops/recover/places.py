@@ -20,6 +20,7 @@ from kafkalog_core.kafka.sim.batch_places import PlaceWatch, misplaced_batches, 
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.recovery import first_empty_marker, marker_fault, recover_segment
 from kafkalog_core.ops.recover.headers import PlaceHeader, is_whole_message, read_header
+from kafkalog_core.ops.recover.order import with_neighbour
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field
@@ -45,9 +46,10 @@ __all__ = [
     "neighbour",
 ]
 
-PlaceKind = Literal["damage", "misplaced", "refused", "chosen"]
-"""`damage`: bytes that form no readable batch. `misplaced`: a whole batch with offsets that cannot be right. `refused`:
-a whole batch at which a broker stops when it reads its marker. `chosen`: a batch that the user named."""
+PlaceKind = Literal["damage", "misplaced", "exchanged", "refused", "chosen"]
+"""`damage`: bytes that form no readable batch. `misplaced`: a whole batch with offsets that cannot be right.
+`exchanged`: two whole batches in the wrong order. `refused`: a whole batch at which a broker stops when it reads its
+marker, or looks at its transaction. `chosen`: a batch that the user named."""
 BrokerAct = Literal["truncates", "stops", "serves"]
 """What a broker does that recovers the segment: it truncates the log, it does not start, or it goes on."""
 OffsetSource = Literal["header", "neighbours", "none"]
@@ -175,7 +177,7 @@ def find_places(
         advance(segment.size_bytes)
     if not any(reading.holes for reading in readings):
         return ()
-    return tuple(_placed(partition, segments, readings, facts))
+    return tuple(map(with_neighbour, _placed(partition, segments, readings, facts)))
 
 
 # --- one segment ------------------------------------------------------------------------------------------------------
