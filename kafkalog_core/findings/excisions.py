@@ -34,7 +34,7 @@ EXCISIONS: Final = {
         "Reads the corrected batch like any other.",
         "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
         "The checksum of a batch does not cover its base offset, length, leader epoch and magic. If it is right, every "
-        "record is there, and the batches around it show these four fields. The last offset is that of the last record.",
+        "record is there, and the batches around it show these four fields. No last offset is above the last record.",
     ),
     "excise.ordered": FindingType(
         "info",

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -35,7 +36,7 @@ from tests.support import jars
 from tests.support.corpus import archives, brought_back, recovering, walking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.support.corpus.brought_back import Disk, Offsets
     from tests.support.corpus.faults import Fault
@@ -52,8 +53,8 @@ _HEAD: Final = """\
 # the consumer read of these; and what is left for a person, or why the broker ended.
 """
 _RECOVERS: Final = re.compile(
-    r"Recovering unflushed|[Rr]ecovering segment|[Tt]runcat|Found (?:invalid|log|no log)|[Cc]orrupt|Rebuilding producer|"
-    r"Discarding|Deleting segment|[Rr]ebuilding index"
+    r"Recovering unflushed|[Rr]ecovering segment|[Tt]runcat|Found (?:invalid|log|no log)|[Cc]orrupt|"
+    r"Rebuilding producer|Discarding|Deleting segment|[Rr]ebuilding index"
 )
 """Lines of LogLoader, LogSegment, Log and LogManager about a recovery."""
 _ELECTION: Final = "caused truncation of conflicting entries"
@@ -94,13 +95,14 @@ def _row(values: Sequence[str]) -> Row:
     return Row(int(status), outcome, recovered, readable, promised, read, why)
 
 
-def restarted(libs: Path, corpus: Path, fault: Fault, into: Path) -> tuple[Row, str]:
+def restarted(fault: Fault, corpus: Path, into: Path) -> tuple[Row, str]:
     """Recover the disk of a fault and start a broker on it; its row, and the broker's log."""
     walk = walking.lay(corpus, fault, into)
-    return _judged(Restarted(libs, into, walk), walk.homes, [*walk.homes, *([walk.metadata] if walk.metadata else [])])
+    named = [*walk.homes, *([] if walk.metadata is None else [walk.metadata])]
+    return _judged(Restarted(jars.fetch(), into, walk), walk.homes, named)
 
 
-def adopted(corpus: Path, disk: Disk, into: Path) -> tuple[Row, str]:
+def adopted(disk: Disk, corpus: Path, into: Path) -> tuple[Row, str]:
     """The same with the logs of a disk whose metadata log, or ZooKeeper, is not known, in a new cluster."""
     version = recovering.sheet_of(corpus, disk.pair).get("release") or jars.KAFKA_VERSION
     laid, work = disk.lay(corpus, into), into / "work"
@@ -160,7 +162,10 @@ def _judged(broker: Broker, homes: Iterable[Path], named: Iterable[Path]) -> tup
     except AssertionError as error:
         started = broker.output
         causes = _CAUSE.findall(started)
-        outcome, why = "dies", (why if left else (causes[-1] if causes else str(error)).replace(str(broker.work_dir), ""))
+        outcome, why = (
+            "dies",
+            (why if left else (causes[-1] if causes else str(error)).replace(str(broker.work_dir), "")),
+        )
     finally:
         broker.close()
     row = Row(
@@ -170,13 +175,13 @@ def _judged(broker: Broker, homes: Iterable[Path], named: Iterable[Path]) -> tup
         readable=len(readable),
         promised=len(promised),
         read=len(read & promised),
-        why=why.replace("\t", " "),
+        why=why.replace("\t", " ").replace(f"{broker.work_dir}/", ""),
     )
     return row, started
 
 
 def recoveries(log: str) -> list[str]:
-    """The lines of a broker's log about a recovery, but for the metadata log, which the broker writes to while it runs."""
+    """The lines of a broker's log about a recovery, outside of the metadata log, which it recovers at every start."""
     lines = [line for line in log.splitlines() if _RECOVERS.search(line)]
     return [line for line in lines if "__cluster_metadata" not in line and _ELECTION not in line]
 
@@ -197,23 +202,21 @@ def _read(broker: Broker, topic: str) -> Iterator[tuple[str, int]]:
             for record in asyncio.run(clients.read_all(broker, topic)):
                 yield f"{topic}-0", record.offset
         return
-    words = ["--broker-list", broker.bootstrap, "--topic", topic, "--partition", "0", "--offset", "-2"]
-    command = [*broker.java_command, "kafka.tools.SimpleConsumerShell", *words, "--print-offsets"]
-    done = subprocess.run(
-        [*command, "--no-wait-at-logend"], capture_output=True, check=False, timeout=_READ_SECONDS, text=True, errors="replace"
-    )
+    command = [*broker.java_command, "kafka.tools.SimpleConsumerShell", "--broker-list", broker.bootstrap]
+    command += ["--topic", topic, "--partition", "0", "--offset", "-2", "--print-offsets", "--no-wait-at-logend"]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=_READ_SECONDS, text=True, errors="replace")
     yield from ((f"{topic}-0", int(offset) - 1) for offset in _NEXT.findall(done.stdout))
 
 
 # --- all cases --------------------------------------------------------------------------------------------------------
-def faults() -> dict[str, Fault]:
-    """The faults of a broker whose metadata log is known, by name."""
-    return {fault.path: fault for fault in walking.all_faults() if _WITH_METADATA in fault.path}
+def cases() -> dict[str, Callable[[Path, Path], tuple[Row, str]]]:
+    """What makes the row of each case, by name: the faults of a known metadata log, and the disks of killed brokers.
 
-
-def crashes() -> dict[str, Disk]:
-    """The disks of killed brokers, by name."""
-    return {disk.id: disk for disk in brought_back.disks() if disk.id.startswith(_CRASHES)}
+    The arguments are the unpacked corpus, and an empty directory.
+    """
+    faults = {fault.path: partial(restarted, fault) for fault in walking.all_faults() if _WITH_METADATA in fault.path}
+    crashes = {disk.id: partial(adopted, disk) for disk in brought_back.disks() if disk.id.startswith(_CRASHES)}
+    return {**faults, **crashes}
 
 
 def main() -> int:
@@ -223,18 +226,16 @@ def main() -> int:
     parser.add_argument("--table", action="store_true")
     parser.add_argument("names", nargs="*")
     given = parser.parse_args()
-    rows, corpus, known = given.work / "rows", given.work / "corpus", {**faults(), **crashes()}
+    rows, corpus, known = given.work / "rows", given.work / "corpus", cases()
     rows.mkdir(parents=True, exist_ok=True)
     if not corpus.exists():
         archives.unpack(archives.source(), corpus)
-    libs = jars.fetch()
     for name in sorted(known):
         kept = rows / name.replace("/", "_")
         if kept.exists() and not any(map(name.startswith, given.names)):
             continue
         with tempfile.TemporaryDirectory(dir=given.work) as scratch:
-            is_fault = name in faults()
-            row, log = restarted(libs, corpus, known[name], Path(scratch)) if is_fault else adopted(corpus, known[name], Path(scratch))
+            row, log = known[name](corpus, Path(scratch))
         kept.write_text("\t".join(map(str, (name, *row))))
         sys.stdout.write("\n".join([kept.read_text(), *([] if row.is_right else recoveries(log)), ""]))
         sys.stdout.flush()

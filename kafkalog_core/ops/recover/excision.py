@@ -20,7 +20,7 @@ from kafkalog_core.kafka.sim.start.recovery import Problem, recover_segment
 from kafkalog_core.kafka.sim.start.replay import ReplaySegment
 from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.ops.recover.clues import ClueReader
-from kafkalog_core.ops.recover.places import BadBatch, find_places
+from kafkalog_core.ops.recover.places import BadBatch, find_places, neighbour
 from kafkalog_core.ops.recover.replacements import Substitute, choices
 from kafkalog_core.ops.repair.loss import Loss, cure_of_loss, measure_loss
 from kafkalog_core.storage.listing import Listing
@@ -347,7 +347,9 @@ class _Excising:
             if number is None:
                 self._files.pop(segment.files[0].path, None)
                 if excised.kind == "txn-state":
-                    patches = [Patch(each.start, each.end, new.content) for each, new in zip(places, chosen, strict=True)]
+                    patches = [
+                        Patch(each.start, each.end, new.content) for each, new in zip(places, chosen, strict=True)
+                    ]
                     self._refuse(segment.files[0].path, patches, position, why)
                 self._leave(places, f"a broker would not keep the segment with anything in its place: {why}")
                 return
@@ -536,24 +538,36 @@ def offsets_of(place: DamagedPlace) -> tuple[int, int] | None:
 
     A whole batch in the wrong order takes its own offsets with it, unless another batch of its segment has them too.
     """
-    if place.kind != "misplaced" or not place.is_whole:
+    is_known = place.first_offset is not None and place.last_offset is not None
+    if place.kind != "misplaced" or (is_known and not place.is_whole):
         first_offset, last_offset = place.first_offset, place.last_offset
         return None if first_offset is None or last_offset is None else (first_offset, last_offset)
-    own: tuple[int, int] | None = None
+    own: list[tuple[int, int, int]] = []
     others: list[tuple[int, int]] = []
+    copies: set[tuple[int, int, int]] = set()
     with Source.open(place.path) as source:
         for item in scan(source, base_offset=place.segment.base_offset, options=ScanOptions(resync=True)):
-            if isinstance(item, Run):
-                columns = map(item.batches.column, ("base_offset", "last_offset", "position"))
-                for first, last, position in zip(*columns, strict=True):
-                    offsets = (first if first >= 0 else last, last)
-                    if position == place.start:
-                        own = offsets
-                    else:
-                        others.append(offsets)
-    if own is None or any(first <= own[0] and own[1] <= last for first, last in others):
-        return None
-    return own
+            if not isinstance(item, Run):
+                continue
+            names = ("base_offset", "last_offset", "crc_stored", "position", "record_count")
+            for row, (base, last, crc, position, count) in enumerate(
+                zip(*map(item.batches.column, names), strict=True)
+            ):
+                # The first offset of a compressed message of magic 0 and 1 is in its content alone
+                if place.start <= position < place.end:
+                    own.append((base if base >= 0 else neighbour(item, row).first_offset, last, crc))
+                    continue
+                first = base if base >= 0 else last
+                copies.add((first, last, crc))
+                # One with fewer records than offsets does not have all of them
+                if count == last - first + 1:
+                    others.append((first, last))
+    left = [
+        (first, last)
+        for first, last, crc in own
+        if (first, last, crc) not in copies and not any(low <= first and last <= high for low, high in others)
+    ]
+    return (min(first for first, _ in left), max(last for _, last in left)) if left else None
 
 
 def _loss_of(partition: Partition, facts: PartitionFacts, excised: ExcisedPlace) -> Loss | None:

@@ -37,11 +37,17 @@ def with_neighbour(place: DamagedPlace) -> DamagedPlace:
             continue
         before = batches[number - 1][3] if number else None
         after = batches[number + 2][2] if number + 2 < len(batches) else None
-        follows = 0 <= other[2] and (before is None or before + 1 == other[2])
+        follows = other[2] >= 0 and (before is None or before + 1 == other[2])
         # The first offset of a compressed message of magic 0 and 1 is not in its header (-1): nothing continues it
         if follows and other[3] + 1 == one[2] and (after is None or one[3] + 1 == after):
             return replace(
-                place, start=one[0], end=other[1], kind=EXCHANGED, first_offset=other[2], last_offset=one[3], header=None
+                place,
+                start=one[0],
+                end=other[1],
+                kind=EXCHANGED,
+                first_offset=other[2],
+                last_offset=one[3],
+                header=None,
             )
     return place
 

@@ -420,8 +420,8 @@ def _without_copy(segments: list[Segment], segment: Segment, part: _Bytes) -> _B
 def _identity(segment: Segment, part: _Bytes) -> tuple[int, int, int] | None:
     """Return base offset, last offset and checksum of the whole batch in a part; None: there is none."""
     header = part.header
-    if header is not None:
-        return (header.base_offset, header.last_offset, header.crc) if header.is_whole else None
+    if header is not None and header.is_whole:
+        return header.base_offset, header.last_offset, header.crc
     if part.batch is None:
         return None
     with Source.open(segment.files[0].path) as source:
@@ -443,11 +443,13 @@ def _identities(
 def _is_tail(part: _Bytes, hole: _Hole) -> bool:
     """Return whether the log ends with a place, so that it is truncated there.
 
-    A whole batch of magic 2 at the end can be mended or emptied: the log end offset does not change. Where a whole batch
-    has wrong offsets, no broker truncates at it: it serves the batch, or empties the segment
+    A whole batch of magic 2 at the end can be mended or emptied: the log end offset does not change. Where one whole
+    batch has wrong offsets, no broker truncates at it: it serves the batch, or empties the segment
     (`LogLoader.recoverLog`, InvalidOffsetException).
     """
-    if part.what.kind == "misplaced":
+    if part.what.kind == "misplaced" and (
+        len(hole.parts) == 1 or all(each.what.reason == _COPY for each in hole.parts)
+    ):
         return False
     keeps_end = part.header is not None and part.header.is_framed(part.end - part.start) and part.batch is not None
     is_mended = part.header is not None and part.header.is_whole and len(hole.parts) == 1

@@ -1,4 +1,4 @@
-"""Segments whose names are above their first offset: files that were renamed, or copied, to a higher base offset.
+"""Segments whose names are above their first batch: files that were renamed, or copied, to a higher base offset.
 
 The indexes of a segment hold offsets relative to its base offset, so no index holds a lower one
 (`LogSegment.canConvertToRelativeOffset`). A broker that recovers such a segment tries to split it
@@ -11,6 +11,7 @@ if it fits between the segments there.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format.names import FileKind, segment_file_name
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog_core.kafka.sim.batch_places import PlaceBounds
+    from kafkalog_core.ops.recover.places import Neighbour
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
@@ -32,11 +34,11 @@ __all__ = ["MisnamedSegment", "misnamed_segment", "stage_renaming"]
 
 _OPTIONS: Final = ScanOptions(resync=True)
 _Batch = tuple[int, int, int]
-"""First offset, last offset and checksum of a batch; the first one of a compressed message of magic 0 or 1 is not read."""
+"""First offset, last offset and checksum of a batch; of a compressed message of magic 0 or 1, the last offset twice."""
 
 
 class MisnamedSegment(NamedTuple):
-    """A segment whose name is above its first offset; `is_copy`: every batch of it is in other segments too."""
+    """A segment whose name is above its first batch; `is_copy`: every batch of it is in other segments too."""
 
     segment: Segment
     first_offset: int
@@ -49,7 +51,7 @@ class MisnamedSegment(NamedTuple):
 
 
 def misnamed_segment(partition: Partition) -> MisnamedSegment | None:
-    """Return the first segment whose name is above its first offset, and that can be renamed or deleted; None: none.
+    """Return the first segment whose name is above its first batch, and that can be renamed or deleted; None: none.
 
     Raises StorageError.
     """
@@ -77,18 +79,27 @@ def misnamed_segment(partition: Partition) -> MisnamedSegment | None:
 
 
 def _first_offset(segment: Segment, bounds: PlaceBounds) -> int | None:
-    """Return the first offset of a segment if it is below its name, and the name may be wrong; None: it is not.
+    """Return the first offset of a segment if its first batch is below its name, which may be wrong; None: it is not.
 
-    Of several batches, a single one below the base offset has a wrong offset itself (`batch_places`).
+    Of several batches, a single one below the base offset has a wrong offset itself (`batch_places`), unless the next
+    one continues it.
     """
     with Source.open(segment.files[0].path) as source:
-        run = next(_runs(source, segment), None)
-        if run is None or (first := neighbour(run, 0)).first_offset >= segment.base_offset or not first.is_open:
+        start = [*islice(_neighbours(source, segment), 2)]
+        # An index has the last offsets of batches: one that only begins below the base offset stops no broker
+        if not start or start[0].last_offset >= segment.base_offset or not start[0].is_open:
             return None
-        is_alone = run.batches.count == 1 and sum(each.batches.count for each in _runs(source, segment)) == 1
+        first = start[0]
+        # Asked here too, because the rule does not open compressed messages for their first offsets
+        if len(start) == 1 or start[1].first_offset == first.last_offset + 1:
+            return first.first_offset
         renamed = misplaced_batches(source, bounds, _OPTIONS).renamed
-        at = run.batches.cell("position", 0)
-        return first.first_offset if is_alone or (renamed is not None and renamed.position == at) else None
+        return first.first_offset if renamed is not None and renamed.last_offset == first.last_offset else None
+
+
+def _neighbours(source: Source, segment: Segment) -> Iterator[Neighbour]:
+    for run in _runs(source, segment):
+        yield from (neighbour(run, row) for row in range(run.batches.count))
 
 
 def _runs(source: Source, segment: Segment) -> Iterator[Run]:

@@ -1,8 +1,8 @@
 """What can take the place of a damaged batch, the one that keeps most first.
 
-1. The batch itself, if its checksum shows that all records are there: the fields that no checksum covers, and a
-   last offset that no record has, are set to what the batches around it leave room for. At a batch that contradicts an open transaction of its producer a broker
-   stops: it is kept without the producer.
+1. The batch itself, if its checksum shows that all records are there: the fields that no checksum covers, and a last
+   offset that no record has, are set to what the batches around it leave room for. At a batch that contradicts an open
+   transaction of its producer a broker stops: it is kept without the producer. Two exchanged batches change places.
 2. The transaction marker that was there, if its outcome is proved.
 3. An empty batch, as the cleaner leaves one. It has the header's own fields as far as these can be right, else those
    of the producer that a later snapshot names, else none.
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
 __all__ = ["Clues", "LostBatch", "ProvedMarker", "Substitute", "Way", "choices"]
 
 Way = Literal["emptied", "removed", "mended", "ordered", "unlinked", "marker"]
-"""`emptied`: an empty batch takes its place. `removed`: its bytes are removed. `mended`: fields of the header are corrected,
-and every record is kept. `ordered`: two batches are exchanged. `unlinked`: every
-record is kept, and the batch names no producer. `marker`: the transaction marker is rebuilt."""
+"""`emptied`: an empty batch takes its place. `removed`: its bytes are removed. `mended`: fields of the header are
+corrected, and every record is kept. `ordered`: two batches are exchanged. `unlinked`: every record is kept, and the batch
+names no producer. `marker`: the transaction marker is rebuilt."""
 
 _AROUND: Final = "from the batches around it"
 _NO_PRODUCER: Final = "no producer, whose fields cannot be right"
@@ -173,8 +173,8 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
         entry[V2_CRC:V2_ATTRIBUTES] = crc32c(memoryview(entry)[V2_ATTRIBUTES:]).to_bytes(4, "big")
         if _last_offset(entry) != first + header.record_count - 1 or header.base_offset != first:
             return
-        fields = (f"its last offset delta, {last - first} in place of {header.last_offset_delta}",)
-        yield Substitute("mended", bytes(entry), fields)
+        what = f"its last offset delta, {last - first} in place of {header.last_offset_delta}"
+        yield Substitute("mended", bytes(entry), (what,))
         return
     if last - first != header.last_offset_delta:
         return
