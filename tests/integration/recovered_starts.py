@@ -49,8 +49,9 @@ _HEAD: Final = """\
 # What real brokers did on the broken disks of the corpus after `recover --only-copy --apply`, and what a consumer read.
 # Written by `python -m tests.integration.recovered_starts --table`. Columns: the case; the exit status of recover; what
 # the broker did; lines of its log about a recovery outside of __cluster_metadata; records (partition and offset,
-# without markers and Kafka's own topics) that could be read past damage before, that are left after recover, and that
-# the consumer read of these; and what is left for a person, or why the broker ended.
+# without markers, Kafka's own topics and directories that no broker serves) that could be read past damage before; that
+# recover leaves and are not below a checkpointed log start offset; and that the consumer read of these; and the errors
+# that are left to a person, or why the broker ended.
 """
 _RECOVERS: Final = re.compile(
     r"Recovering unflushed|[Rr]ecovering segment|[Tt]runcat|Found (?:invalid|log|no log)|[Cc]orrupt|"
@@ -59,10 +60,12 @@ _RECOVERS: Final = re.compile(
 """Lines of LogLoader, LogSegment, Log and LogManager about a recovery."""
 _ELECTION: Final = "caused truncation of conflicting entries"
 """`LeaderEpochFileCache.assign`, when the broker has loaded the log and an election gives the partition a new epoch."""
-_LEFT: Final = re.compile(r"\d+ places? (?:is|are) left that a person has to repair first: [^;\"]+")
 _CAUSE: Final = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error): .*$", re.MULTILINE)
 _NEXT: Final = re.compile(r"^next offset = (\d+)$", re.MULTILINE)
 _READ_SECONDS: Final = 60
+_LEFT: Final = "left: "
+_ASIDE: Final = re.compile(r"\.[0-9a-f]{32}-\w+$")
+"""The end of the name of a directory that a broker deletes, moved aside, or does not serve yet."""
 
 
 class Row(NamedTuple):
@@ -80,7 +83,7 @@ class Row(NamedTuple):
     def is_right(self) -> bool:
         """Whether the broker started, recovered nothing and served all that was promised, or a person has to decide."""
         is_whole = self.outcome == "starts" and not self.recovered and self.read == self.promised
-        return is_whole or "a person" in self.why
+        return is_whole or self.why.startswith(_LEFT)
 
 
 def table() -> dict[str, Row]:
@@ -152,8 +155,10 @@ def _judged(broker: Broker, homes: Iterable[Path], named: Iterable[Path]) -> tup
     readable = _readable(homes)
     release = walking.RELEASE if isinstance(broker, Restarted) else broker.release
     done = walking.invoke(f"kafkalog recover --kafka {release} --only-copy --apply {' '.join(map(str, named))}")
-    promised, left = _readable(homes), _LEFT.search(done.output)
-    outcome, why, read = "starts", NOTHING if left is None else left[0], set()
+    starts = _starts(homes)
+    promised = {each for each in _readable(homes) if each[1] >= starts.get(each[0], 0)}
+    left = sorted(_left(done.output))
+    outcome, why, read = "starts", f"{_LEFT}{', '.join(left)}" if left else NOTHING, set[tuple[str, int]]()
     try:
         broker.start()
         started = broker.output
@@ -188,7 +193,23 @@ def recoveries(log: str) -> list[str]:
 
 def _readable(homes: Iterable[Path]) -> Offsets:
     found = set().union(*(brought_back.readable(home) for home in homes if home.is_dir()))
-    return {each for each in found if not recovering.is_own(each[0])}
+    return {each for each in found if not recovering.is_own(each[0]) and not _ASIDE.search(each[0])}
+
+
+def _starts(homes: Iterable[Path]) -> dict[str, int]:
+    """The checkpointed log start offsets, by partition; records below them are not served."""
+    found = {}
+    for path in (home / "log-start-offset-checkpoint" for home in homes):
+        lines = path.read_text().splitlines()[2:] if path.exists() else []
+        for topic, partition, offset in map(str.split, lines):
+            found[f"{topic}-{partition}"] = int(offset)
+    return found
+
+
+def _left(output: str) -> set[str]:
+    """The codes of errors that are left after the plan, each with the name of its file."""
+    found = (row for row in walking.rows_of(output) if row["type"] == "finding" and row["severity"] == "error")
+    return {f"{row['code']} {Path(row['file']).name}" for row in found}
 
 
 def _topic(partition: str) -> str:

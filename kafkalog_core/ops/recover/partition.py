@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState, parse_file_name
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.sweep import sweep
@@ -168,6 +168,12 @@ class _Work:
         for file in self._waiting()[:1]:
             self._refusals.add("segment.swap", file.path, offset=file.name.base_offset)
             return False
+        # A directory with such a name is neither put in place nor deleted, and would stop the plan in the middle
+        for finding in self._partition().findings:
+            name = parse_file_name(finding.path.rpartition("/")[2])
+            if finding.code == "dir.nested" and name.state in {FileState.SWAP, FileState.CLEANED}:
+                self._refusals.add("segment.swap", finding.path, offset=name.base_offset)
+                return False
         return True
 
     # --- what a broker would do ---------------------------------------------------------------------------------------

@@ -60,8 +60,8 @@ __all__ = ["Clues", "LostBatch", "ProvedMarker", "Substitute", "Way", "choices"]
 
 Way = Literal["emptied", "removed", "mended", "ordered", "unlinked", "marker"]
 """`emptied`: an empty batch takes its place. `removed`: its bytes are removed. `mended`: fields of the header are
-corrected, and every record is kept. `ordered`: two batches are exchanged. `unlinked`: every record is kept, and the batch
-names no producer. `marker`: the transaction marker is rebuilt."""
+corrected, and every record is kept. `ordered`: two batches are exchanged. `unlinked`: every record is kept, and the
+batch names no producer. `marker`: the transaction marker is rebuilt."""
 
 _AROUND: Final = "from the batches around it"
 _NO_PRODUCER: Final = "no producer, whose fields cannot be right"

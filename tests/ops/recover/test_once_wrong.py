@@ -216,6 +216,16 @@ def test_the_offsets_of_a_compressed_message_that_is_removed_are_a_loss(tmp_path
     assert losses == [(21, 24)]
 
 
+def test_a_directory_with_the_name_of_a_replacement_stops_no_run_in_the_middle(tmp_path: Path) -> None:
+    """Seed 190 of recover-2.8: the apply ended after its first change."""
+    written = write(tmp_path)
+    written.flip(12, written.at(12, 1)[1] - 5)
+    written.log(24, "txnindex.swap").mkdir()
+    draft = plan(written.root, only_copy=True)
+    assert "segment.swap" in {each.code for each in draft.plan.report.refusals}
+    assert not any(change.path.endswith((".log", "index")) for change in draft.plan.changes)
+
+
 @pytest.mark.parametrize(("magic", "codec"), [(1, build.GZIP), (0, build.NONE)])
 def test_a_copied_message_at_the_end_is_removed(tmp_path: Path, magic: int, codec: int) -> None:
     """Seed 72: a broker empties the whole segment where its indexes would have to go back."""
