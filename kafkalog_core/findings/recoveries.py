@@ -38,7 +38,7 @@ RECOVERIES: Final = {
     "recover.replacement-refused": FindingType(
         "warning",
         "A start ends at the replacement {name}, and the segments have all of its records: the plan deletes the "
-        "replacement, and keeps the segments. {problem}",
+        "replacement, and keeps the segments: {problem}.",
         "Does not start.",
         "Nothing needs to be done: the cleaner compacts the log again.",
         "Compaction and the split of a segment write a .swap file from segments that exist until it is in place.",

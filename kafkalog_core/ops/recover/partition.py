@@ -240,7 +240,8 @@ class _Work:
         for file in files:
             self._stage.remove(file.path, why="a broker stops at it, and the segments have all of its records")
         self._done.own_problem = refusal.message
-        self._sink.add("recover.replacement-refused", refusal.path, name=waiting[0].name.raw, problem=refusal.message)
+        name, problem = waiting[0].name.raw, refusal.message.removesuffix(".")
+        self._sink.add("recover.replacement-refused", refusal.path, name=name, problem=problem)
         return True
 
     def _sweep(self) -> None:
