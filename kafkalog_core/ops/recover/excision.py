@@ -306,14 +306,12 @@ class _Excising:
             left=tuple(sorted(self._left, key=lambda each: (each.place.segment.base_offset, each.place.start))),
             losses=tuple(self._losses()),
         )
-        if load is None:
-            return found
-        problem = load.result.problem
+        problem = None if load is None else load.result.problem
         if problem is not None and problem.kind == "fatal" and problem.position is not None:
             changed = next((each for each in found.segments if each.segment.files[0].path == problem.path), None)
             patches = [] if changed is None else changed.patches
             self._refuse(problem.path, patches, problem.position, problem.sentence.removesuffix("."))
-        return self._with_start(found, load) if self._segments else found
+        return self._with_start(found, load) if self._segments and load is not None else found
 
     def _refuse(self, path: str, patches: Sequence[Patch], position: int, detail: str) -> None:
         """Note the batch at a byte of the new log as one at which a broker stops, if it is of the old log."""
@@ -550,9 +548,8 @@ def offsets_of(place: DamagedPlace) -> tuple[int, int] | None:
             if not isinstance(item, Run):
                 continue
             names = ("base_offset", "last_offset", "crc_stored", "position", "record_count")
-            for row, (base, last, crc, position, count) in enumerate(
-                zip(*map(item.batches.column, names), strict=True)
-            ):
+            rows = zip(*map(item.batches.column, names), strict=True)
+            for row, (base, last, crc, position, count) in enumerate(rows):
                 # The first offset of a compressed message of magic 0 and 1 is in its content alone
                 if place.start <= position < place.end:
                     own.append((base if base >= 0 else neighbour(item, row).first_offset, last, crc))

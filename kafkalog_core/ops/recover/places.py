@@ -20,10 +20,10 @@ from kafkalog_core.kafka.sim.batch_places import PlaceWatch, misplaced_batches, 
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.recovery import first_empty_marker, marker_fault, recover_segment
 from kafkalog_core.ops.recover.headers import PlaceHeader, is_whole_message, read_header
-from kafkalog_core.ops.recover.order import with_neighbour
+from kafkalog_core.ops.recover.order import exchanged_batches
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct, field
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -177,7 +177,7 @@ def find_places(
         advance(segment.size_bytes)
     if not any(reading.holes for reading in readings):
         return ()
-    return tuple(map(with_neighbour, _placed(partition, segments, readings, facts)))
+    return tuple(map(_with_neighbour, _placed(partition, segments, readings, facts)))
 
 
 # --- one segment ------------------------------------------------------------------------------------------------------
@@ -394,6 +394,14 @@ def _placed(
                     refusal=_METADATA if is_metadata else _OVER_LIMIT if part.what.reason == "over-limit" else "",
                 )
         before = reading.last or before
+
+
+def _with_neighbour(place: DamagedPlace) -> DamagedPlace:
+    """Return the place of both batches if a misplaced one was exchanged with its neighbour; else the place itself."""
+    if place.kind != "misplaced" or not place.is_whole:
+        return place
+    both = exchanged_batches(place.path, place.segment.base_offset, place.start)
+    return place if both is None else replace(place, kind="exchanged", header=None, **both._asdict())
 
 
 def _without_copy(segments: list[Segment], segment: Segment, part: _Bytes) -> _Bytes:

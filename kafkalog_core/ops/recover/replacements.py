@@ -44,7 +44,7 @@ from kafkalog_core.format.layout import (
     V2_RECORDS_COUNT,
 )
 from kafkalog_core.kafka.rules.batch_checks import FUTURE_MS
-from kafkalog_core.ops.recover.order import EXCHANGED, in_order
+from kafkalog_core.ops.recover.order import in_order
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
@@ -124,8 +124,8 @@ def choices(place: DamagedPlace, clues: Clues) -> list[Substitute]:
 
 def _choices(place: DamagedPlace, clues: Clues) -> Iterator[Substitute]:
     first, last = place.first_offset, place.last_offset
-    if place.kind == EXCHANGED:
-        yield Substitute("ordered", in_order(place))
+    if place.kind == "exchanged":
+        yield Substitute("ordered", in_order(place.path, place.segment.base_offset, place.start, place.end))
         return
     if place.is_whole and place.kind in {"damage", "misplaced"} and first is not None and last is not None:
         yield from _mended(place, first, last, clues)
