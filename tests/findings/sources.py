@@ -39,6 +39,7 @@ SOURCES: Final = {
     "quorum": "tests/integration/test_quorum.py",
     "transplant": "tests/integration/test_transplant.py",
     "zookeeper": "tests/integration/test_zookeeper.py",
+    "recovered": "tests/integration/recovered_starts.txt",
     # what a line of Kafka's own log says by its words, and nothing more
     "wording": "kafkalog_core/findings/broker_messages.py",
     # what kafkalog itself does: no word about Kafka's behaviour
