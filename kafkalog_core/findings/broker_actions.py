@@ -44,7 +44,8 @@ class StartAction(NamedTuple):
 
 _SAVE: Final = f"Start no broker on it yet. {REPAIRED}"
 _OTHER_FIRST: Final = (
-    "Mend the other file first, as its own finding says, and verify again. Truncate nothing before that."
+    "The other file comes first, as its own finding says: kafkalog recover repairs both, or names what is left. "
+    "Truncate nothing before that."
 )
 _UNMARK: Final = (
     f"Stop the broker. {REPAIRED} Or delete {CLEAN_MARK}: the next start then recovers the log, and truncates it here. "

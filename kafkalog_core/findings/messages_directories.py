@@ -19,7 +19,7 @@ _OTHER_LINES: Final = "Read the first error before this line: it names the cause
 _META_FIX: Final = (
     "Write the values of the broker's other log directories into the file. Never invent a cluster.id or node.id."
 )
-_META: Final = ("kafkalog dump --files {log_dir}/meta.properties",)
+_META: Final = ("kafkalog preflight {log_dir}", "kafkalog dump --files {log_dir}/meta.properties")
 
 _LOG_DIR: Final = ("kafkalog preflight {log_dir}", "kafkalog recover {log_dir}")
 _DIR: Final = ("kafkalog preflight {dir}", "kafkalog recover {dir}")
@@ -127,7 +127,7 @@ DIRECTORIES: Final = (
         "Move the directory out of the log directory. For lost+found, set log.dirs to a directory below the mount "
         "point.",
         ("dir.not-a-partition",),
-        ("kafkalog verify {log_dir}",),
+        ("kafkalog preflight {log_dir}",),
     ),
     BrokerMessage(
         "broker.duplicate-partition",
@@ -185,6 +185,7 @@ DIRECTORIES: Final = (
         "Does not start, whichever partition it is in. The message does not name the file, but verify finds it.",
         "Move the file out of the partition directory, or correct the line of the checkpoint, or the setting.",
         ("segment.bad-name", "checkpoint.malformed-line", "snapshot.bad-name"),
+        _LOG_DIR,
     ),
     BrokerMessage(
         "broker.no-space",

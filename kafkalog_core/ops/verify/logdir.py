@@ -188,17 +188,14 @@ class LogDirs:
 
     def with_commands(self, verdict: _Verdict) -> _Verdict:
         """Return a verdict whose findings name the log directories of the broker in their next commands."""
-        if all(finding.next_step not in RECOVERS for finding in verdict.findings):
-            return verdict
         return replace(verdict, findings=tuple(map(self._with_dirs, verdict.findings)))
 
     def _with_dirs(self, finding: Finding) -> Finding:
+        if finding.next_step not in RECOVERS:
+            return finding
         parent = os.path.dirname(absolute(finding.path))
-        for path in (parent, os.path.dirname(parent)):
-            broker_dir = self._broker_dirs.get(path)
-            if broker_dir is not None:
-                return self._dir_context(broker_dir).with_dirs(finding)
-        return finding
+        around = filter(None, map(self._broker_dirs.get, (parent, os.path.dirname(parent))))
+        return next((self._dir_context(each).with_dirs(finding) for each in around), finding)
 
     def _new_unmarking(self) -> Unmarking:
         return Unmarking(has_checksums=self._depth is None or self._depth.level != "headers")
