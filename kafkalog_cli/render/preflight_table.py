@@ -11,7 +11,6 @@ from kafkalog_cli.render.answer import NOTHING, Answer, AnswerTable, PartitionLi
 from kafkalog_cli.render.cells import NONE, human_bytes, time_cell
 from kafkalog_cli.render.summary import INDENT, sentence_texts
 from kafkalog_core.ops.preflight.sentences import counted, event_text, log_line_of, what_of, why_of
-from kafkalog_core.ops.preflight.ways import way_of, ways_of_all
 from kafkalog_core.text import duration
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class PreflightTable(AnswerTable["Preflight"]):
             verdict=found.verdict,
             style="bold red" if found.is_harmed else "bold yellow" if is_silent else "bold green",
             below=tuple(_below(found)),
-            commands=tuple(ways_of_all(_commands(found), found.log_dirs)),
+            commands=tuple(found.ways.of_all(found.start.events, found.touched)),
             lines=tuple(map(_line, found.touched)),
             rest=_rest(found),
         )
@@ -90,18 +89,12 @@ def _below(found: Preflight) -> Iterator[str]:
     line = None if stop is None else log_line_of(stop)
     if line is not None:
         yield f"The broker's log then has: {line}"
-    shown = [event for event in events if event is not stop][:_SHOWN_EVENTS]
-    for event in shown:
+    in_rows = {each.result.problem.path for each in found.touched if each.result is not None and each.result.problem}
+    others = [event for event in events if event is not stop and event.path not in in_rows]
+    for event in others[:_SHOWN_EVENTS]:
         yield f"{_WORDS[event.effect]}: {event_text(event, found.log_dirs)}"
-    if len(events) > _SHOWN_EVENTS:
-        yield f"and {counted(len(events) - _SHOWN_EVENTS, 'more file')}"
-    committed, lost = found.lost_committed, found.lost_records
-    if lost and committed is None:
-        yield "The high watermark is unknown: consumers may have read the lost records."
-    elif lost and committed:
-        yield f"{committed:,} of the lost records are below the high watermark: consumers may have read them."
-    elif lost:
-        yield "The lost records are above the last checkpointed high watermark."
+    if len(others) > _SHOWN_EVENTS:
+        yield f"and {counted(len(others) - _SHOWN_EVENTS, 'more file')}"
 
 
 def _rest(found: Preflight) -> str:
@@ -116,17 +109,6 @@ def _rest(found: Preflight) -> str:
     if served:
         texts.append(f"{counted(len(served), other)}: nothing is lost")
     return "; ".join(texts)
-
-
-def _commands(found: Preflight) -> Iterator[str]:
-    for event in found.start.events:
-        command = None if event.finding is None else event.finding.next_command
-        if command is not None:
-            yield command
-    for each in found.touched:
-        way = None if each.fate == "refused" else way_of(each, found.log_dirs)
-        if way is not None:
-            yield way
 
 
 def _line(start: PartitionStart) -> PartitionLine:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.findings.client_reads import CONSUMERS
-from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, CLEAN_MARK, MARK_OF_ALL, REINDEX, START_LATER
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, RECOVER, REPAIRED, START_LATER
 
 if TYPE_CHECKING:
     from kafkalog_core.findings.kinds import Severity
@@ -33,8 +33,7 @@ class StartAction(NamedTuple):
         text: template, one or more sentences.
         cure: what to do; None: the cure of the finding.
         severity: None: that of the finding.
-        next_step: template of the next command; None: that of the finding, which saves what can be read. It is a
-            truncation only if that loses no whole batch, or if no broker starts without it.
+        next_step: template of the next command; None: that of the finding.
     """
 
     text: str
@@ -43,20 +42,19 @@ class StartAction(NamedTuple):
     next_step: str | None = None
 
 
-_COPY_AWAY: Final = "copy the directory away and look at the records after this place: kafkalog dump --resync"
-_REPLICA: Final = f"Copy the partition from a healthy replica. If there is none, {_COPY_AWAY}."
-_SAVE: Final = f"Start no broker on it yet. Copy the partition from a healthy replica. If there is none, {_COPY_AWAY}."
+_SAVE: Final = f"Start no broker on it yet. {REPAIRED}"
 _OTHER_FIRST: Final = (
-    "Mend the other file first, as its own finding says, and verify again. Truncate nothing before that."
+    "The other file comes first, as its own finding says: kafkalog recover repairs both, or names what is left. "
+    "Truncate nothing before that."
 )
 _UNMARK: Final = (
-    "Stop the broker, copy the directory away and truncate the log here: kafkalog truncate --at-damage. Or delete "
-    f"{CLEAN_MARK}: the next start then recovers the log, and truncates it here too. {MARK_OF_ALL}"
+    f"Stop the broker. {REPAIRED} Or delete {CLEAN_MARK}: the next start then recovers the log, and truncates it here. "
+    f"{MARK_OF_ALL}"
 )
 _TAIL: Final = (
-    f"After a crash nothing needs to be done: the next start truncates the log here. If {CLEAN_MARK} exists, copy the "
-    "directory away and truncate the log here: kafkalog truncate --at-damage. Or stop the broker and delete that "
-    f"file, so that the next start recovers the log. {MARK_OF_ALL}"
+    f"After a crash nothing needs to be done: the next start truncates the log here. If {CLEAN_MARK} exists, stop the "
+    "broker and truncate the log here: kafkalog recover. Or delete that file, so that the next start recovers the log. "
+    f"{MARK_OF_ALL}"
 )
 
 START_ACTIONS: Final = {
@@ -70,8 +68,8 @@ START_ACTIONS: Final = {
         "Reads it: the limit is kafkalog's own. In recovery, Kafka 0.8.1 to 0.10.2 truncate the log at a message "
         "larger than max.message.bytes; no other release does."
     ),
-    "stops": StartAction(f"{DOES_NOT_START}{{where}}: {{problem}}.", _SAVE, "error", AT_DAMAGE),
-    "stops-in-batch": StartAction(f"{DOES_NOT_START}{{where}}: {{problem}}.", _SAVE, "error", AS_BROKER),
+    "stops": StartAction(f"{DOES_NOT_START}{{where}}: {{problem}}.", _SAVE, "error", RECOVER),
+    "stops-in-batch": StartAction(f"{DOES_NOT_START}{{where}}: {{problem}}.", _SAVE, "error", RECOVER),
     # because of another file, which is mended first: only then is it known what the start does here
     "stops-elsewhere": StartAction(f"{DOES_NOT_START}{{where}}: {{problem}}.", _OTHER_FIRST),
     "offline": StartAction(
@@ -93,11 +91,9 @@ START_ACTIONS: Final = {
         "Truncates the log here: {rest} that hold no whole batch.",
         "Nothing needs to be done: the next start truncates the log here, and no whole batch is lost.",
         "info",
-        AS_BROKER,
+        RECOVER,
     ),
-    "end-truncated": StartAction(
-        "Truncates the log here: {rest} that hold no whole batch.", _SAVE, next_step=AS_BROKER
-    ),
+    "end-truncated": StartAction("Truncates the log here: {rest} that hold no whole batch.", _SAVE, next_step=RECOVER),
     "truncated": StartAction("Truncates the log {here}, because {why}: {rest} of this segment.", _SAVE),
     "truncated-and-later-deleted": StartAction(
         "Truncates the log {here}, because {why}: {rest} of this segment, and deletes the {later} after it. {lost} "
@@ -109,7 +105,7 @@ START_ACTIONS: Final = {
         f"offset, although other batches of the segment have higher offsets: it assigns these again. {CONSUMERS}",
         _SAVE,
         "error",
-        AT_DAMAGE,
+        RECOVER,
     ),
     "unread-order-below": StartAction(
         "Does not notice it at its start. Its offsets are below the base offset of the segment: consumers get its "
@@ -120,54 +116,54 @@ START_ACTIONS: Final = {
         f"other batches of the segment have higher offsets: it assigns these again. {CONSUMERS}",
         _SAVE,
         "error",
-        AT_DAMAGE,
+        RECOVER,
     ),
-    "kept": StartAction(f"Recovers the segment, because {{why}}, and keeps this place. {CONSUMERS}", _REPLICA),
+    "kept": StartAction(f"Recovers the segment, because {{why}}, and keeps this place. {CONSUMERS}", REPAIRED),
     "unread-order": StartAction(f"Does not notice it at its start. {CONSUMERS}"),
     "unread-checksum": StartAction(
         f"Computes no checksum at its start, because {{why}}, and keeps the batch. {CONSUMERS}",
-        _REPLICA,
+        REPAIRED,
     ),
     "unread-tail": StartAction(
         "Takes the offset here as the log end offset, because {why}, but appends at the end of the file, after these "
         "{rest}: consumers cannot read what it appends.",
         _UNMARK,
         "error",
-        AT_DAMAGE,
+        RECOVER,
     ),
     "unread-end": StartAction(
         "Takes the offset here as the log end offset, because {why}, but appends at the end of the file, after these "
         "{rest}: consumers cannot read what it appends.",
         _SAVE,
         "error",
-        AT_DAMAGE,
+        RECOVER,
     ),
     "unread-hidden": StartAction(
         "Takes offset {found_end} as the log end offset, because {why}, although there are records up to offset "
         "{last}: it assigns their offsets again.",
         _SAVE,
         "error",
-        AT_DAMAGE,
+        RECOVER,
     ),
     # about an offset index
     "end-misled": StartAction(
         "After a clean shutdown, takes offset {found_end}, the base offset of the segment, as the log end offset, "
         "because the last entry of the index leads to no batch: it hides every record of the segment, and assigns "
         "their offsets again.",
-        "Start no broker on it yet. With the broker stopped, kafkalog reindex rebuilds the segment's indexes.",
+        "Start no broker on it yet. With the broker stopped, kafkalog recover rebuilds the segment's indexes.",
         "error",
-        REINDEX,
+        RECOVER,
     ),
     "unread": StartAction(
         f"Does not read this place at its start, because {{why}}. {CONSUMERS}",
-        _REPLICA,
+        REPAIRED,
     ),
     "txn-forgotten": StartAction(
         "Forgets the transaction at its next start, because the last shutdown was clean and there is no producer "
         "snapshot: read_committed consumers get its records as if they were committed.",
-        "Start no broker on it yet. kafkalog reindex writes the snapshot from the log, so that the transaction remains "
+        "Start no broker on it yet. kafkalog recover writes the snapshot from the log, so that the transaction remains "
         "open.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "v07-tail": StartAction(
         "Truncates the log here: after an unclean shutdown 0.7 reads its last file up to the first incomplete message.",
@@ -188,7 +184,7 @@ AFTER_EITHER: Final = {
         "one{scope}, it {unclean}",
         _TAIL,
         "warning",
-        AT_DAMAGE,
+        RECOVER,
     ),
 }
 """The action for a partition outside a log directory, for both simulated starts; `tail`: the log ends in the damage."""

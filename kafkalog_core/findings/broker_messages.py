@@ -110,7 +110,7 @@ RUNNING: Final = (
         "At the start: copy the partition from a healthy replica. If a replica is in sync and leads, you may move the "
         "directory out of the log directory instead: the broker fetches the partition again.",
         ("txn.open",),
-        ("kafkalog dump --batches --producer-id {producer} {place}", "kafkalog verify {place}"),
+        ("kafkalog recover {log_dir}", "kafkalog dump --batches --producer-id {producer} {place}"),
     ),
     BrokerMessage(
         "broker.txn-refused",
@@ -152,6 +152,7 @@ RUNNING: Final = (
         "Answers with an error.",
         "Verify the partition on the leader. A reader that stops there continues after a seek past the batch.",
         ("crc-mismatch", "bad-length", "index"),
+        ("kafkalog recover {log_dir}", "kafkalog verify {place}"),
     ),
     BrokerMessage(
         "broker.append-failed",
@@ -176,6 +177,7 @@ RUNNING: Final = (
         "Leaves the log uncleaned: it grows from now on.",
         "Find the damaged batch, copy the partition from a healthy replica, and start the broker again.",
         ("crc-mismatch", "payload", "offset-order"),
+        ("kafkalog recover {log_dir}", "kafkalog verify {place}"),
     ),
     BrokerMessage(
         "broker.cleaner-died",
@@ -187,7 +189,7 @@ RUNNING: Final = (
         "Continues silently without the thread.",
         "The exception after this line names the partition. Repair it, and start the broker again.",
         ("crc-mismatch", "payload-limit"),
-        ("kafkalog verify {log_dir}",),
+        ("kafkalog recover {log_dir}", "kafkalog verify {log_dir}"),
     ),
     BrokerMessage(
         "broker.cleaner-map-full",
@@ -268,7 +270,7 @@ RUNNING: Final = (
         "Verify the partition: the findings name the segment. If a replica is in sync and leads, stop this broker and "
         "move the partition directory out of the log directory: the broker fetches the partition again.",
         ("segment.misnamed", "offset-order"),
-        ("kafkalog dump --segments {place}", "kafkalog verify {place}"),
+        ("kafkalog recover {log_dir}", "kafkalog dump --segments {place}"),
     ),
     BrokerMessage(
         "broker.roll-empty",

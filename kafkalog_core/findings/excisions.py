@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import AT_DAMAGE, FindingType
+from kafkalog_core.findings.kinds import RECOVER, REPAIRED, FindingType
 
 __all__ = ["EXCISIONS"]
 
@@ -130,10 +130,10 @@ EXCISIONS: Final = {
         "Nothing readable follows offset {offset} ({damage} at byte {position}): the log ends there. It does not "
         "change.",
         "Truncates the log there when it recovers the segment.",
-        "Truncate it: kafkalog truncate --at-damage.",
+        "Truncate it: kafkalog recover.",
         "With nothing after it there is nothing that an excision could keep. For the last message of magic 0 or 1 an "
         "excision would let a broker assign its offset again.",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
     "excise.others": FindingType(
         "error",
@@ -146,9 +146,9 @@ EXCISIONS: Final = {
         "error",
         "The place at byte {position} ({damage}) cannot be excised: {problem}. The log does not change.",
         "Truncates the log there, or does not start.",
-        "Truncate the log there: kafkalog truncate --at-damage. To see what is after it: kafkalog dump --resync.",
+        REPAIRED,
         "Only what the simulated recovery of a broker passes is written.",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
     "excise.replacement": FindingType(
         "error",
@@ -163,17 +163,17 @@ EXCISIONS: Final = {
         "This is the cluster's metadata log, in which nothing can take the place of a batch. It does not change.",
         "Refuses a batch without records in this log.",
         "If other controllers are healthy, remove this one from the quorum and add it again. Otherwise truncate the "
-        "log: kafkalog truncate --at-damage.",
+        "log: kafkalog recover.",
         "Kafka's raft client stops at a batch without records, so an excision would stop every controller.",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
     "excise.old-format": FindingType(
         "error",
         "The log has the format of Kafka 0.7, whose offsets are byte positions: to remove bytes would move all later "
         "messages. It does not change.",
         "Truncates the last file at its first damaged message.",
-        "Truncate it: kafkalog truncate --at-damage.",
+        "Truncate it: kafkalog recover.",
         "In Kafka 0.7 the address of a message is its position in the log.",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
 }

@@ -6,12 +6,11 @@ from typing import Final
 
 from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
 from kafkalog_core.findings.kinds import (
-    CHECKPOINT,
-    CHECKPOINT_WITH_OTHERS,
     DENIED,
     MOVE_DIRECTORY,
     MOVE_FILE,
-    REINDEX,
+    RECOVER,
+    RECOVER_WITH_OTHERS,
     FindingType,
 )
 
@@ -205,7 +204,7 @@ FILES: Final = {
 
 
 _REBUILT: Final = (
-    "With the broker stopped, kafkalog reindex rebuilds the segment's indexes, or reports where its log is damaged. A "
+    "With the broker stopped, kafkalog recover rebuilds the segment's indexes. A "
     "broker that finds no .index rebuilds them too, and truncates the log at its first bad batch."
 )
 _DISK: Final = "Copy the disk (ddrescue) first, and work on the copy. "
@@ -224,7 +223,7 @@ INDEXES: Final = {
         "The entry has the name of a segment's index, but it is not a file that can be read: {problem}.",
         "Fails to open it and takes the log directory offline: at the start for the last segment, later at the first "
         "read that needs it.",
-        "Move it out of the partition directory. Then kafkalog reindex rebuilds the index.",
+        "Move it out of the partition directory. Then kafkalog recover rebuilds the index.",
         "A pipe, a device or a directory has the name of an index.",
         next_step=MOVE_FILE,
     ),
@@ -234,7 +233,7 @@ INDEXES: Final = {
         _READS,
         _REBUILT,
         "Each entry of an offset index has the position of a batch. No batch starts at this position.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "index.wrong-offset": FindingType(
         "error",
@@ -243,7 +242,7 @@ INDEXES: Final = {
         _REBUILT,
         "Each entry of an offset index has the first or the last offset of what was appended at its position. This "
         "entry has another offset.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "index.before-base": FindingType(
         "error",
@@ -251,7 +250,7 @@ INDEXES: Final = {
         _READS,
         _REBUILT,
         "Offsets in an index are stored relative to the segment's base offset and are never negative.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "index.beyond-log": FindingType(
         "error",
@@ -263,7 +262,7 @@ INDEXES: Final = {
         ),
         "Find out why the log is shorter: another replica may have the missing records. " + _REBUILT,
         "The index has entries for positions or offsets that are not in the log, or no longer.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "index.unsorted": FindingType(
         "error",
@@ -271,7 +270,7 @@ INDEXES: Final = {
         _READS,
         _REBUILT,
         "Offsets and positions in an offset index increase from entry to entry, because lookups are binary searches.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "index.partial-entry": FindingType(
         "error",
@@ -279,7 +278,7 @@ INDEXES: Final = {
         "Ignores the incomplete entry (before 2.3: deletes the index and rebuilds it; 0.8: does not start).",
         _REBUILT,
         "The size of the file is not a multiple of 8 bytes, the size of an entry. No broker leaves such a file.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "index.zero-entries": FindingType(
         "error",
@@ -288,7 +287,7 @@ INDEXES: Final = {
         _REBUILT,
         "Only the index of the segment that is being written has space for later entries. The broker trims the index "
         "when it closes the segment, at a clean shutdown too.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "index.oversize": FindingType(
         "error",
@@ -297,7 +296,7 @@ INDEXES: Final = {
         "segment fail.",
         _REBUILT,
         "An index file is larger than 2 GiB - 1 byte. No broker creates one.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "index.sparse": FindingType(
         "warning",
@@ -313,7 +312,7 @@ INDEXES: Final = {
         "Takes the whole log directory offline when it reads these bytes.",
         _DISK + _REBUILT,
         "The disk reports an error for a part of the index file.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.wrong-timestamp": FindingType(
         "error",
@@ -322,7 +321,7 @@ INDEXES: Final = {
         _REBUILT,
         "Each entry of a time index has the largest timestamp of the log so far, and an offset of the batch with that "
         "timestamp.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.wrong-offset": FindingType(
         "error",
@@ -330,7 +329,7 @@ INDEXES: Final = {
         _SEEKS,
         _REBUILT,
         "Each entry of a time index has an offset of the batch with its timestamp.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.before-base": FindingType(
         "error",
@@ -338,7 +337,7 @@ INDEXES: Final = {
         _SEEKS,
         _REBUILT,
         "Offsets in an index are stored relative to the segment's base offset and are never negative.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.beyond-log": FindingType(
         "error",
@@ -346,7 +345,7 @@ INDEXES: Final = {
         _SEEKS,
         "Find out why the log is shorter: another replica may have the missing records. " + _REBUILT,
         "The index has entries for offsets that are not in the log, or no longer.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.unsorted": FindingType(
         "error",
@@ -355,7 +354,7 @@ INDEXES: Final = {
         _REBUILT,
         "Timestamps in a time index increase from entry to entry, and offsets never decrease, because lookups are "
         "binary searches.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.partial-entry": FindingType(
         "error",
@@ -363,7 +362,7 @@ INDEXES: Final = {
         "Ignores the incomplete entry (before 2.3: deletes the index and rebuilds it).",
         _REBUILT,
         "The size of the file is not a multiple of 12 bytes, the size of an entry. No broker leaves such a file.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.zero-entries": FindingType(
         "error",
@@ -373,7 +372,7 @@ INDEXES: Final = {
         _REBUILT,
         "Only the index of the segment that is being written has space for later entries. The broker trims the index "
         "when it closes the segment, at a clean shutdown too.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.oversize": FindingType(
         "error",
@@ -382,7 +381,7 @@ INDEXES: Final = {
         "and retention fail.",
         _REBUILT,
         "An index file is larger than 2 GiB - 1 byte. No broker creates one.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.incomplete": FindingType(
         "error",
@@ -391,7 +390,7 @@ INDEXES: Final = {
         "records.",
         _REBUILT,
         _CLOSED + "Segments of magic 1 from 0.10.0 have no time index; the severity is then info.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.empty": FindingType(
         "error",
@@ -403,7 +402,7 @@ INDEXES: Final = {
             "Segments of magic 1 from 0.10.0 have no time index; the severity is then info. A broker creates an empty "
             ".timeindex where somebody deleted it."
         ),
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "timeindex.unreadable": FindingType(
         "error",
@@ -411,18 +410,18 @@ INDEXES: Final = {
         "Takes the whole log directory offline when it reads these bytes.",
         _DISK + _REBUILT,
         "The disk reports an error for a part of the index file.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
 }
 
 
 _REFUSED: Final = "A broker refuses the file: {problem}."
 _REBUILD: Final = (
-    "with the broker stopped, kafkalog reindex rebuilds it from the log. A start without the .index rebuilds it too, "
+    "with the broker stopped, kafkalog recover rebuilds it from the log. A start without the .index rebuilds it too, "
     "but also truncates the log at its first bad batch. No broker rebuilds only a .timeindex."
 )
 _REBUILD_ALL: Final = (
-    "With the broker stopped, kafkalog reindex rebuilds it from the log. Never delete only the .txnindex: a broker "
+    "With the broker stopped, kafkalog recover rebuilds it from the log. Never delete only the .txnindex: a broker "
     "rebuilds it only if the .index is missing too, and then truncates the log at its first bad batch."
 )
 
@@ -433,10 +432,10 @@ def _checkpoint(meaning: str) -> FindingType:
         _REFUSED,
         f"Takes the log directory offline. {BEFORE_OFFLINE} If only a number is bad, 4.x may continue or not start, "
         "depending on the file.",
-        "Stop the broker and run kafkalog checkpoint, which repairs the bad lines and keeps the others. By hand: line "
+        "Stop the broker and run kafkalog recover, which repairs the bad lines and keeps the others. By hand: line "
         "1 is 0, line 2 is the number of entries, and each entry has a line.",
         meaning,
-        next_step=CHECKPOINT,
+        next_step=RECOVER,
     )
 
 
@@ -445,10 +444,10 @@ def _meta(what: str) -> FindingType:
         "error",
         _REFUSED,
         "Does not start. If the broker has other log directories, it takes this one offline.",
-        "Stop the broker and run kafkalog checkpoint with --beside and the broker's other log directories: their "
-        "meta.properties have the values.",
+        "Stop the broker and run kafkalog recover with all log directories of the broker: the other meta.properties "
+        "have the values.",
         f"meta.properties is damaged: {what}",
-        next_step=CHECKPOINT_WITH_OTHERS,
+        next_step=RECOVER_WITH_OTHERS,
     )
 
 
@@ -458,10 +457,10 @@ def _partition_metadata(what: str) -> FindingType:
         _REFUSED,
         "Does not load the partition and takes the log directory offline; releases before 3.2 do not start. An empty "
         "file or an invalid id stops the broker.",
-        "Stop the broker and run kafkalog checkpoint, which takes the id from the topic's other partitions, if there "
+        "Stop the broker and run kafkalog recover, which takes the id from the topic's other partitions, if there "
         "are any. By hand: line 1 is `version: 0`, line 2 is `topic_id: ` and the id that the replicas have.",
         f"partition.metadata is damaged: {what}",
-        next_step=CHECKPOINT,
+        next_step=RECOVER,
     )
 
 
@@ -485,7 +484,7 @@ SMALL_FILES: Final = {
         "clean shutdown: " + _REBUILD,
         "A broker creates an index in its largest size and trims it when it closes the segment. A crash leaves the "
         "zeros.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "txnindex.zero-tail": FindingType(
         "warning",
@@ -500,7 +499,7 @@ SMALL_FILES: Final = {
         "Does not start.",
         _REBUILD_ALL,
         "Each entry of a transaction index starts with version 0.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "clean-shutdown.malformed": FindingType(
         "info",

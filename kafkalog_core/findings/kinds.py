@@ -11,11 +11,7 @@ from kafkalog_core.structs import Struct
 __all__ = [
     "AS_BROKER",
     "AS_BROKER_WITH",
-    "AT_DAMAGE",
     "AT_OFFSET",
-    "CHECKPOINT",
-    "CHECKPOINT_HERE",
-    "CHECKPOINT_WITH_OTHERS",
     "CLEAN_MARK",
     "DENIED",
     "DUMP_BATCHES",
@@ -24,7 +20,11 @@ __all__ = [
     "MOVE_DIRECTORY",
     "MOVE_FILE",
     "RAISE_LIMIT",
-    "REINDEX",
+    "RECOVER",
+    "RECOVERS",
+    "RECOVER_DIR",
+    "RECOVER_WITH_OTHERS",
+    "REPAIRED",
     "START_LATER",
     "VERIFY",
     "VERIFY_WITH_OTHERS",
@@ -48,6 +48,12 @@ MARK_OF_ALL: Final = (
     "the next start truncates every partition at its first bad batch and deletes the segments after it."
 )
 """The end of such a cure if the other partitions were not checked; else the cure reports their state."""
+
+REPAIRED: Final = (
+    "Run kafkalog recover: it keeps every batch that can be read, or lets the broker fetch them from a replica that is "
+    "in sync. To read them before: kafkalog dump --records --resync."
+)
+"""The cure of damage in a log."""
 
 
 class Variant(NamedTuple):
@@ -123,6 +129,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     Args:
         next_step: template of the next command, see `command_of`; None: no command repairs this.
+        dirs: the log directories of its broker as words of a command; empty: only that of the file is known.
         hides_records: whether the file holds records that are not shown as records of the partition.
         more: the number of findings with the same code and file that are not reported one by one.
     """
@@ -139,6 +146,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     broker_action: str | None = None
     cure: str | None = None
     next_step: str | None = None
+    dirs: str = ""
     hides_records: bool = False
     more: int = 0
 
@@ -149,7 +157,7 @@ class Finding(Struct, frozen=True, kw_only=True):
             return None
         if self.path.startswith("s3://") and not self.next_step.startswith(_READS_OBJECTS):
             return None if self.next_step.startswith("sudo ") else command_of(_COPY, self.path)
-        return command_of(self.next_step, self.path)
+        return command_of(self.next_step, self.path, self.dirs)
 
     def row(self) -> dict[str, object]:
         """Return the `finding` row by column name."""
@@ -171,17 +179,17 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 # Templates of next commands. Words in capitals are values that only the user knows. A command without --apply prints a
 # plan, and its output names the command that applies it.
-AT_DAMAGE: Final = "kafkalog truncate {parent} --at-damage"
+RECOVER: Final = "kafkalog recover {dirs}"
+RECOVER_DIR: Final = "kafkalog recover {file}"
+RECOVER_WITH_OTHERS: Final = "kafkalog recover {dirs} OTHER_LOG_DIR"
+"""The same where another log directory of the broker has what is lost."""
+RECOVERS: Final = frozenset({RECOVER, RECOVER_DIR, RECOVER_WITH_OTHERS})
 AS_BROKER: Final = "kafkalog truncate {parent} --as-broker"
 AS_BROKER_WITH: Final = "kafkalog truncate {{above}} {metadata_dir} --as-broker --topic {topic} --partition {partition}"
 """The same with the directory of the metadata log, which has the settings of topics; to be formatted first."""
 AT_OFFSET: Final = "kafkalog truncate {{parent}} --to-offset {offset}"
 """To be formatted with the offset first."""
 START_LATER: Final = "kafkalog verify {parent} --kafka 2.0"
-REINDEX: Final = "kafkalog reindex {parent} --apply"
-CHECKPOINT: Final = "kafkalog checkpoint {file} --apply"
-CHECKPOINT_HERE: Final = "kafkalog checkpoint {parent} --apply"
-CHECKPOINT_WITH_OTHERS: Final = "kafkalog checkpoint {parent} --beside OTHER_LOG_DIR --apply"
 MOVE_FILE: Final = "mv -n -- {file} {above}/.."
 MOVE_DIRECTORY: Final = "mv -n -- {file} {parent}/.."
 DUMP_RECORDS: Final = "kafkalog dump {file} --records --resync"
@@ -194,17 +202,20 @@ _COPY: Final = "aws s3 sync {parent} DIR"
 _READS_OBJECTS: Final = ("kafkalog verify ", "kafkalog dump ")
 
 
-def command_of(template: str, path: str) -> str:
+def command_of(template: str, path: str, dirs: str = "") -> str:
     """Return the command line of a template, ready to paste.
 
     Args:
-        template: with `{file}` for the path, `{parent}` for its directory, and `{above}` for the directory of that.
+        template: with `{file}` for the path, `{parent}` for its directory, `{above}` for the directory of that, and
+            `{dirs}` for the log directories of its broker.
         path: of the file or directory that the finding is about.
+        dirs: the log directories as words of a command; empty: the directory of the file replaces them.
     """
     parent = _parent(path)
     above = _parent(parent)
     names = {"file": path, "parent": parent, "above": above}
-    return template.format_map({name: shell_path(value) for name, value in names.items()})
+    words = {name: shell_path(value) for name, value in names.items()}
+    return template.format_map({**words, "dirs": dirs or words["parent"]})
 
 
 def _parent(path: str) -> str:

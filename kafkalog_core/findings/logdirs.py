@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.findings.kinds import (
-    CHECKPOINT,
-    CHECKPOINT_HERE,
-    CHECKPOINT_WITH_OTHERS,
     CLEAN_MARK,
     MARK_OF_ALL,
     MOVE_DIRECTORY,
+    RECOVER,
+    RECOVER_WITH_OTHERS,
     VERIFY_WITH_OTHERS,
     FindingType,
     Variant,
@@ -194,7 +193,7 @@ LOG_DIRS: Final = {
         "Does not start and asks to format the directory.",
         "Restore the file, with the cluster.id and node.id of the broker's other log directories.",
         "A KRaft broker must find meta.properties in every log directory; an empty mount point has none.",
-        next_step=CHECKPOINT_WITH_OTHERS,
+        next_step=RECOVER_WITH_OTHERS,
     ),
 }
 
@@ -212,18 +211,18 @@ CHECKPOINTS: Final = {
         "error",
         "Line {line} is a second entry of {name}. Only the last entry counts.",
         "Uses the last entry. Releases 0.8.2 to 0.10.0 refuse the file.",
-        "Stop the broker and run kafkalog checkpoint, which drops the lines that do not count.",
+        "Stop the broker and run kafkalog recover, which drops the lines that do not count.",
         "A broker writes one entry for each partition: somebody edited the file or joined two files.",
-        next_step=CHECKPOINT,
+        next_step=RECOVER,
     ),
     "checkpoint.negative-offset": FindingType(
         "error",
         "Line {line} gives {value} for {name}, but offsets and partition numbers are never negative.",
         "Raises a negative high watermark or log start offset to the start of the log. With a negative recovery point "
         "it recovers every segment after an unclean shutdown.",
-        "Stop the broker and run kafkalog checkpoint, which drops the line or gives it the offset of the log.",
+        "Stop the broker and run kafkalog recover, which drops the line or gives it the offset of the log.",
         "A broker never writes a negative number into this file.",
-        next_step=CHECKPOINT,
+        next_step=RECOVER,
     ),
     "checkpoint.no-partition": FindingType(
         "warning",
@@ -241,7 +240,7 @@ CHECKPOINTS: Final = {
         "Restore it from a backup of the same time as the logs. If there is none, verify the partitions before the "
         "broker starts and creates an empty file.",
         "Every log directory of a broker has this file: it was deleted, or not copied.",
-        next_step=CHECKPOINT_HERE,
+        next_step=RECOVER,
     ),
     "checkpoint.emptied": FindingType(
         "warning",
@@ -259,17 +258,18 @@ CHECKPOINTS: Final = {
         "segment.",
         f"Look for the missing records. {_REPLICA}",
         _BEHIND,
-        next_step=CHECKPOINT,
+        next_step=RECOVER,
     ),
     "recovery-point.not-at-end": FindingType(
         "error",
         "The recovery point is {value}, but the log ends at {end}, and there is a clean shutdown file. A clean "
         "shutdown leaves both offsets equal.",
         "Trusts the clean shutdown file and recovers nothing, so that it does not notice damage in the log.",
-        f"Stop the broker and delete {CLEAN_MARK}: the next start then recovers from the recovery point. {MARK_OF_ALL}",
+        f"Stop the broker and run kafkalog recover. Or delete {CLEAN_MARK}: the next start then recovers from the "
+        f"recovery point. {MARK_OF_ALL}",
         "A clean shutdown flushes every log and checkpoints its end. So the clean shutdown file does not belong to "
         "these files, or they were changed later.",
-        next_step="kafkalog checkpoint {parent} --mark-clean --apply",
+        next_step=RECOVER,
     ),
     "recovery-point.none": FindingType(
         "info",
@@ -286,7 +286,7 @@ CHECKPOINTS: Final = {
         "too.",
         f"Look for the missing records. {_REPLICA}",
         _BEHIND,
-        next_step=CHECKPOINT,
+        next_step=RECOVER,
     ),
     "high-watermark.maybe-beyond": FindingType(
         "warning",
@@ -319,9 +319,9 @@ CHECKPOINTS: Final = {
         "error",
         "The log start offset is {value}, but the log ends at {end}.",
         "Deletes every segment of the partition at its next start, and starts an empty log at offset {value}.",
-        "Do not start the broker. Run kafkalog checkpoint, which drops the line from log-start-offset-checkpoint.",
+        "Do not start the broker. Run kafkalog recover, which drops the line from log-start-offset-checkpoint.",
         "A broker takes such a log for one that was truncated by mistake, and deletes all of it (2.2 and later).",
-        next_step=CHECKPOINT,
+        next_step=RECOVER,
     ),
     "cleaner-offset.beyond-end": FindingType(
         "warning",
@@ -336,37 +336,37 @@ CHECKPOINTS: Final = {
         "{before_offset}.",
         "Drops the earlier entries that contradict it, or the entry itself, from its memory. Followers may then "
         "truncate their logs at wrong offsets.",
-        "Stop the broker and run kafkalog checkpoint, which takes the leader epochs from the batches.",
+        "Stop the broker and run kafkalog recover, which takes the leader epochs from the batches.",
         "Leader epochs and their first offsets both increase from line to line.",
-        next_step=CHECKPOINT,
+        next_step=RECOVER,
     ),
     "epochs.missing": FindingType(
         "error",
         "The partition has no leader-epoch-checkpoint, but its batches have leader epochs.",
         "Creates an empty one: followers truncate their logs at the high watermark, which may lose records.",
-        "Stop the broker and run kafkalog checkpoint, which creates the file from the leader epochs of the batches.",
+        "Stop the broker and run kafkalog recover, which creates the file from the leader epochs of the batches.",
         "Every broker since 0.11 creates this file with the partition.",
-        next_step=CHECKPOINT_HERE,
+        next_step=RECOVER,
     ),
     "epochs.cut": FindingType(
         "error",
         "The leader-epoch-checkpoint ends after its version, but the log has leader epochs.",
         "Reads it as empty: followers truncate their logs at the high watermark, which may lose records.",
-        "Stop the broker and run kafkalog checkpoint, which takes the leader epochs from the batches.",
+        "Stop the broker and run kafkalog recover, which takes the leader epochs from the batches.",
         "The file that a broker writes always has a second line, the number of entries.",
     ),
     "epochs.not-from-log": FindingType(
         "warning",
         "The leader epochs cannot be taken from the log: the log is damaged, or its batches contradict each other.",
         "Lets followers truncate their logs by the remaining lines.",
-        "Repair the log first, then run kafkalog checkpoint again. Or copy the file from another replica.",
+        "Repair the log first, then run the command again. Or copy the file from another replica.",
         "Lines of a leader-epoch-checkpoint were lost, and only an undamaged log has the epochs.",
     ),
     MISSING_METADATA: FindingType(
         "error",
         "The partition has no partition.metadata and so no topic id.",
         "Does not recognize the partition: it renames the directory to end in -stray, and creates an empty partition.",
-        "Stop the broker and run kafkalog checkpoint, which takes the id from the topic's other partitions or from "
+        "Stop the broker and run kafkalog recover, which takes the id from the topic's other partitions or from "
         "the metadata log. If they do not have it, write the file by hand: `version: 0`, and in a second line "
         "`topic_id: ` with the id that kafka-topics.sh --describe shows.",
         "A KRaft broker knows partitions by the id of their topic. Releases before 3.7 write the file if it is "
@@ -380,21 +380,23 @@ CHECKPOINTS: Final = {
                 "info",
             ),
         ),
-        next_step=CHECKPOINT_HERE,
+        next_step=RECOVER,
     ),
     "partition-metadata.odd-name": FindingType(
         "error",
         "Line {line} does not start with '{name}', as every broker writes it.",
         "Does not check the name, and reads only the text after the colon.",
-        "Correct the name, or copy the file from another partition of the topic.",
+        "Correct the name, or copy the file from another partition of the topic. kafkalog recover does it.",
         "The names in partition.metadata are always the same: the file was changed.",
+        next_step=RECOVER,
     ),
     "partition-metadata.odd-version": FindingType(
         "error",
         "The version is {version}, but every broker writes 0.",
         "Kafka 2.8 refuses the file; 4.x accepts any number that is not negative.",
-        "Stop the broker and write 0 after 'version: '.",
+        "Stop the broker and write 0 after 'version: '. kafkalog recover does it.",
         "There is only one version of partition.metadata: the file was changed.",
+        next_step=RECOVER,
     ),
     "partition-metadata.other-topic-id": FindingType(
         "error",
@@ -436,7 +438,7 @@ CHECKPOINTS: Final = {
         "the file by hand: `version: 0`, and in a second line `topic_id: ` with the id that kafka-topics.sh --describe "
         "shows.",
         "The cluster creates the topic id; the log does not contain it.",
-        next_step=CHECKPOINT_WITH_OTHERS,
+        next_step=RECOVER_WITH_OTHERS,
     ),
     "partition-metadata.several-ids": FindingType(
         "error",
@@ -455,7 +457,7 @@ CHECKPOINTS: Final = {
         "Name the broker's other log directories with --beside, among them the one with __cluster_metadata-0. If the "
         "broker has only one log directory, nothing needs to be done.",
         "Since 3.7 the cluster stores the id of the log directory of each partition.",
-        next_step=CHECKPOINT_WITH_OTHERS,
+        next_step=RECOVER_WITH_OTHERS,
     ),
     "meta.not-known": FindingType(
         "error",
@@ -464,7 +466,7 @@ CHECKPOINTS: Final = {
         "Name the broker's other log directories with --beside and its server.properties with --config; "
         "meta.properties of every broker of the cluster holds the cluster id.",
         "meta.properties is lost, and neither the broker's other log directories nor its configuration are available.",
-        next_step=CHECKPOINT_WITH_OTHERS,
+        next_step=RECOVER_WITH_OTHERS,
     ),
     "meta.no-version": FindingType(
         "error",
@@ -473,7 +475,7 @@ CHECKPOINTS: Final = {
         "broker.",
         "Restore the line version=1 (ZooKeeper broker: version=0), as in the broker's other log directories.",
         "Every broker writes a version into meta.properties: the line was lost, or its key changed.",
-        next_step=CHECKPOINT_WITH_OTHERS,
+        next_step=RECOVER_WITH_OTHERS,
     ),
     "meta.no-broker-id": FindingType(
         "error",
@@ -481,7 +483,7 @@ CHECKPOINTS: Final = {
         "Requires the property and does not start (0.9 to 3.x). 4.x uses the other properties.",
         "Restore the line broker.id=N with the number of the broker, as in its other log directories.",
         "Every broker that writes version 0 of meta.properties writes its own number into the file.",
-        next_step=CHECKPOINT_WITH_OTHERS,
+        next_step=RECOVER_WITH_OTHERS,
     ),
     "meta.no-directory-id": FindingType(
         "info",

@@ -9,14 +9,11 @@ from typing import Final, NamedTuple
 
 from kafkalog_core.findings.client_reads import CONSUMERS
 from kafkalog_core.findings.kinds import (
-    AS_BROKER,
-    AT_DAMAGE,
-    CLEAN_MARK,
     DUMP_BATCHES,
     DUMP_RECORDS,
-    MARK_OF_ALL,
     RAISE_LIMIT,
-    REINDEX,
+    RECOVER,
+    REPAIRED,
     START_LATER,
     FindingType,
     Severity,
@@ -38,16 +35,12 @@ _RECOVERED: Final = (
     "Truncates the log here, or keeps this place, so that fetches that reach it fail: this depends on the release, "
     "the last shutdown and the recovery point. kafkalog verify simulates the next start."
 )
-_REPLICA: Final = (
-    "Copy the partition from a healthy replica. If there is none, run kafkalog dump --resync before a broker starts "
-    "on the directory: it shows the records after this place."
-)
 _SERVED: Final = "Does not decode the records of a batch with a good checksum: it serves the batch."
 _CLEANER: Final = "The log cleaner stops at it."
 _SKIP: Final = (
     "See what can be read: kafkalog dump --records --resync. A consumer that stops there continues after a seek past "
-    "the batch, which skips all of its records. The checksum is good, so the batch was written this way. Retention "
-    "deletes it in time, unless the topic is compacted."
+    "the batch, which skips all of its records. To take the batch out of the log: kafkalog excise. The checksum is "
+    "good, so the batch was written this way. Retention deletes it in time, unless the topic is compacted."
 )
 _NOTHING: Final = "Nothing needs to be done."
 _IN_BATCH: Final = "In the batch at byte {position}, which ends at offset {last}: {detail}."
@@ -60,9 +53,9 @@ class LogDamageType(NamedTuple):
     message: str
     meaning: str
     broker_action: str = _RECOVERED
-    cure: str = _REPLICA
+    cure: str = REPAIRED
     severity: Severity = "error"
-    next_step: str | None = DUMP_RECORDS
+    next_step: str | None = RECOVER
 
     def finding_type(self) -> FindingType:
         """Return the finding of the catalog."""
@@ -98,10 +91,8 @@ LOG_DAMAGE: Final = {
         "The last batch extends past the end of the file: an append was interrupted, or a closed file was truncated.",
         "After an unclean shutdown: truncates the log here, which loses nothing that all replicas acknowledged. After "
         "a clean shutdown: appends after these bytes, so that fetches fail here later.",
-        "If this is not the last segment, copy the partition from a replica: the file was truncated, and a start may "
-        "delete the segments after it. If it is the last segment, nothing needs to be done after a crash: the next "
-        f"start truncates it. If {CLEAN_MARK} exists, copy the directory away, stop the broker and delete that file, "
-        f"so that the next start recovers the log. {MARK_OF_ALL}",
+        f"{REPAIRED} In the last segment nothing needs to be done after a crash: the next start truncates the log "
+        "here.",
     ),
     "zero-filled": LogDamageType(
         "log.zero-filled",
@@ -109,10 +100,8 @@ LOG_DAMAGE: Final = {
         "The bytes are zeros: preallocated space after the last batch, or a hole that a crash left.",
         "After an unclean shutdown: truncates the log here. After a clean shutdown, at the end of the last segment: "
         "does not start.",
-        "In the middle of a segment, or if this is not the last segment, copy the partition from a healthy replica "
-        "before a broker starts. At the end of the last segment, nothing needs to be done after a crash: the next "
-        f"start truncates the log here. If {CLEAN_MARK} exists, copy the directory away, stop the broker and delete "
-        f"that file. {MARK_OF_ALL}",
+        f"{REPAIRED} At the end of the last segment nothing needs to be done after a crash: the next start truncates "
+        "the log here.",
     ),
     "bad-length": LogDamageType(
         "log.bad-length",
@@ -155,7 +144,6 @@ LOG_DAMAGE: Final = {
         "name.",
         "In recovery it empties the segment and deletes all later ones, or does not start, or does not notice, "
         f"depending on where index entries are. Otherwise it serves the batch. {CONSUMERS}",
-        "Copy the partition from a healthy replica.",
     ),
     # --- payload under a good checksum: format.decode -----------------------------------------------------------------
     "payload": _payload("batch.payload", "The codec cannot decompress the records."),
@@ -344,11 +332,11 @@ _HEADERS: Final = {
         "The batch at byte {position} ends at offset {offset}, more than 2147483647 above the segment's base offset.",
         "Splits the segment when it recovers it, as after an unclean shutdown (2.0 and later), and does not start if "
         "that fails. Else it loads the segment as it is. Older releases cannot index the batches after it.",
-        "If the offset is right, let a broker of 2.0 or later split the segment. If it is wrong, copy the partition "
-        "from a healthy replica, because the log would end at a wrong offset.",
+        "If the offset is right, kafkalog recover splits the segment as a broker of 2.0 or later does. If it is wrong, "
+        "copy the partition from a healthy replica, because the log would end at a wrong offset.",
         "The offset is too far from the base offset for any index. Old cleaners wrote such segments, but a damaged "
         "offset looks the same, because no checksum protects it.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "batch.future-timestamp": FindingType(
         "warning",
@@ -470,10 +458,10 @@ _ENDS: Final = {
         "From the last entry of the offset index on the broker does not find the last whole batch, so it takes offset "
         "{offset} as the log end offset, although the log holds offset {last}.",
         "Hides the records from that offset on after a clean shutdown, and assigns their offsets again.",
-        "Start no broker on it yet. Truncate the log at its first damage, which keeps every batch before it.",
+        f"Start no broker on it yet. {REPAIRED}",
         "After a clean shutdown a broker searches the log end offset from the last index entry on, and computes no "
         "checksum (LogSegment.readNextOffset).",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
     LATER_RELEASE: FindingType(
         "error",
@@ -505,20 +493,18 @@ _ENDS: Final = {
         "error",
         "The start of a broker fails here: {problem}.",
         "Does not start.",
-        "Copy the partition from a healthy replica. If there is none, kafkalog truncate --as-broker names the command "
-        "that truncates the log before this place.",
+        REPAIRED,
         "The simulated start of a broker on the partition fails, and no other finding says why.",
-        next_step=AS_BROKER,
+        next_step=RECOVER,
     ),
     "log.end-unreadable": FindingType(
         "error",
         "The broker reads the batch at byte {position} when it searches the log end offset, and fails: {why}.",
         "Does not start after a clean shutdown.",
-        "Start no broker on it yet. Truncate the log at its first damage, or copy the partition from a healthy "
-        "replica.",
+        f"Start no broker on it yet. {REPAIRED}",
         "After a clean shutdown a broker searches the log end offset from the last index entry on. Since 4.1 it reads "
         "base offsets there, and decompresses a batch that seems to be a compressed message (FileRecords).",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
 }
 

@@ -16,7 +16,7 @@ V07_SUFFIX: Final = ".kafka"
 _ELSEWHERE: Final = "In an earlier segment, and after a clean shutdown: checks nothing; consumers that read here fail."
 _LAST_COPY: Final = (
     "Kafka 0.7 keeps one copy of a partition. Copy the directory away before a broker starts on it, and look at the "
-    "records after this place: kafkalog dump --resync. To truncate the log here: kafkalog truncate --at-damage."
+    "records after this place: kafkalog dump --resync. To truncate the log as the broker does: kafkalog recover."
 )
 _CUTS: Final = f"In the last segment after an unclean shutdown: truncates the log at this message. {_ELSEWHERE}"
 _TAIL: Final = (

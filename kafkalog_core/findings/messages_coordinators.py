@@ -33,7 +33,7 @@ COORDINATORS: Final = (
         "Stop the consumers of these groups. Save their offsets before you repair the partition: groups reads what is "
         "left of them.",
         ("groups.unread", "groups.undecoded"),
-        (_GROUPS, "kafkalog verify {place}"),
+        (_GROUPS, "kafkalog recover {log_dir}"),
     ),
     # GroupMetadataManager.doLoadGroupsAndOffsets of 0.10 to 3.3 throws an IllegalStateException, readMessageKey of
     # 2.8 too.
@@ -120,7 +120,7 @@ COORDINATORS: Final = (
         "Continues with the transactions as they were before that record.",
         "Look for transactions that hold a partition back, before you repair the transaction log.",
         ("crc-mismatch",),
-        (_TRANSACTIONS, "kafkalog verify {place}"),
+        (_TRANSACTIONS, "kafkalog recover {log_dir}"),
     ),
     BrokerMessage(
         "broker.consumer-out-of-range",

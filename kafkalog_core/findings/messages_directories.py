@@ -19,9 +19,10 @@ _OTHER_LINES: Final = "Read the first error before this line: it names the cause
 _META_FIX: Final = (
     "Write the values of the broker's other log directories into the file. Never invent a cluster.id or node.id."
 )
-_META: Final = ("kafkalog dump --files {log_dir}/meta.properties",)
+_META: Final = ("kafkalog preflight {log_dir}", "kafkalog dump --files {log_dir}/meta.properties")
 
-_DIR: Final = ("kafkalog verify {dir}",)
+_LOG_DIR: Final = ("kafkalog preflight {log_dir}", "kafkalog recover {log_dir}")
+_DIR: Final = ("kafkalog preflight {dir}", "kafkalog recover {dir}")
 
 DIRECTORIES: Final = (
     BrokerMessage(
@@ -31,10 +32,10 @@ DIRECTORIES: Final = (
         "{dir} has no meta.properties.",
         "The file was deleted, the disk is not mounted, or the directory is new.",
         "Does not start.",
-        "First check whether the right disk is mounted. Then restore the file, with the cluster.id and node.id of the "
-        "broker's other directories. Never format a directory that holds partitions without --ignore-formatted.",
+        "First check whether the right disk is mounted. Then restore the file: kafkalog recover takes the ids from the "
+        "broker's other log directories. Never format a directory that holds partitions without --ignore-formatted.",
         ("meta.missing-kraft",),
-        ("kafkalog verify {dir}", "kafkalog checkpoint {dir} --beside DIR"),
+        ("kafkalog recover {dir} OTHER_LOG_DIR",),
     ),
     BrokerMessage(
         "broker.meta-missing",
@@ -64,7 +65,7 @@ DIRECTORIES: Final = (
         "Takes the log directory offline. If it is the metadata log's directory or the only one, it does not start.",
         _META_FIX,
         ("meta",),
-        _META,
+        ("kafkalog recover {log_dir} OTHER_LOG_DIR", "kafkalog dump --files {log_dir}/meta.properties"),
     ),
     BrokerMessage(
         "broker.cluster-id-mismatch",
@@ -126,7 +127,7 @@ DIRECTORIES: Final = (
         "Move the directory out of the log directory. For lost+found, set log.dirs to a directory below the mount "
         "point.",
         ("dir.not-a-partition",),
-        ("kafkalog verify {log_dir}",),
+        ("kafkalog preflight {log_dir}",),
     ),
     BrokerMessage(
         "broker.duplicate-partition",
@@ -184,6 +185,7 @@ DIRECTORIES: Final = (
         "Does not start, whichever partition it is in. The message does not name the file, but verify finds it.",
         "Move the file out of the partition directory, or correct the line of the checkpoint, or the setting.",
         ("segment.bad-name", "checkpoint.malformed-line", "snapshot.bad-name"),
+        _LOG_DIR,
     ),
     BrokerMessage(
         "broker.no-space",
@@ -290,7 +292,7 @@ DIRECTORIES: Final = (
         "Halts without a clean shutdown. The files do not change.",
         _OTHER_LINES,
         ("dir.unclean",),
-        ("kafkalog verify {dirs}",),
+        ("kafkalog preflight {dirs}", "kafkalog recover {dirs}"),
     ),
     BrokerMessage(
         "broker.metadata-dir-failed",
@@ -518,8 +520,9 @@ DIRECTORIES: Final = (
         "One partition could not be loaded, and this stopped the broker: {reason}.",
         "The text shows the reason, but may not name the file.",
         "Does not start. It loaded other partitions at the same time, and may have changed them.",
-        "Verify all log directories. Look for the finding of severity error whose broker action is that it does not "
-        "start.",
+        "Name all log directories of the broker: kafkalog preflight shows which file stops it.",
+        (),
+        _LOG_DIR,
     ),
     BrokerMessage(
         "broker.metadata-fault",
@@ -545,5 +548,6 @@ DIRECTORIES: Final = (
         "Stops. The shutdown may not be clean: the next start then recovers.",
         _OTHER_LINES,
         ("dir.unclean",),
+        _LOG_DIR,
     ),
 )

@@ -6,11 +6,12 @@ from typing import Final
 
 from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
 from kafkalog_core.findings.client_reads import CONSUMERS
-from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, BrokerMessage
+from kafkalog_core.findings.kinds import REPAIRED, BrokerMessage
 
 __all__ = ["FILES", "RECOVERY"]
 
 
+_RECOVER: Final = ("kafkalog recover {log_dir}",)
 _LOST: Final = (
     "If this broker was the leader, or has the only replica, the records are lost from the partition. Stop it before "
     "file.delete.delay.ms (60 s) has passed and copy the .deleted files away: they hold the complete later segments. "
@@ -36,7 +37,7 @@ RECOVERY: Final = (
         "The broker deletes those a minute later, or at its next start. It does not raise the recovery point.",
         _LOST,
         ("crc-mismatch", "torn-tail", "bad-length", "zero-filled", "segment.deleted", "dir.unclean"),
-        ("kafkalog dump --segments {place}", "kafkalog verify {place}"),
+        ("kafkalog recover {log_dir}", "kafkalog dump --segments {place}"),
     ),
     BrokerMessage(
         "broker.invalid-messages",
@@ -55,7 +56,7 @@ RECOVERY: Final = (
         "with a gap before them.",
         _LOST,
         ("crc-mismatch", "bad-length", "zero-filled", "record.control-key"),
-        ("kafkalog dump --resync {path}", "kafkalog verify {place}"),
+        ("kafkalog recover {log_dir}", "kafkalog dump --resync {path}"),
     ),
     BrokerMessage(
         "broker.recovered-whole",
@@ -98,7 +99,7 @@ RECOVERY: Final = (
         "Empties that segment and renames every later segment to .deleted.",
         _LOST,
         ("offset-order", "segment.deleted"),
-        ("kafkalog dump --segments {place}", "kafkalog verify {place}"),
+        ("kafkalog recover {log_dir}", "kafkalog dump --segments {place}"),
     ),
     BrokerMessage(
         "broker.all-segments-deleted",
@@ -114,9 +115,9 @@ RECOVERY: Final = (
         "Renames all segments to .deleted, empties the leader epochs, deletes the producer snapshots, and creates an "
         "empty segment at {start}.",
         "Stop the broker within a minute, copy the files and remove the .deleted suffix from the copies. Before the "
-        "next start remove the partition's line from log-start-offset-checkpoint and lower its count by one.",
+        "next start run kafkalog recover, which removes the partition's line from log-start-offset-checkpoint.",
         ("segment.deleted", "checkpoint"),
-        ("kafkalog dump --files {log_dir}/log-start-offset-checkpoint", "kafkalog dump --segments {place}"),
+        ("kafkalog recover {log_dir}", "kafkalog dump --segments {place}"),
     ),
     BrokerMessage(
         "broker.index-missing",
@@ -132,6 +133,7 @@ RECOVERY: Final = (
         "truncates the log, but keeps later segments, so that there is a gap.",
         "Nothing needs to be done, if no line about invalid messages follows. " + _BEFORE_NEXT,
         ("segment.index-missing",),
+        _RECOVER,
     ),
     BrokerMessage(
         "broker.no-index-file",
@@ -140,9 +142,9 @@ RECOVERY: Final = (
         "A log file has no index, and this release does not start without one.",
         "Somebody deleted an .index file. Kafka 0.8.0 does not rebuild indexes.",
         "Stopped.",
-        "Restore the .index, start release 0.8.1 or later on the directory, or create an empty file with the name of "
-        "the index if the log is empty.",
+        "Rebuild the indexes: kafkalog recover. Or start release 0.8.1 or later on the directory.",
         ("segment.index-missing",),
+        _RECOVER,
     ),
     BrokerMessage(
         "broker.corrupt-index",
@@ -163,6 +165,7 @@ RECOVERY: Final = (
         "segments.",
         "Nothing needs to be done, if no line about invalid messages follows. " + _BEFORE_NEXT,
         ("index", "txnindex"),
+        _RECOVER,
     ),
     BrokerMessage(
         "broker.index-refused",
@@ -178,10 +181,9 @@ RECOVERY: Final = (
         "A crash left zeros at its end although there is a clean shutdown file, or the file belongs to another log.",
         "Releases 0.8.0 to 0.8.2 do not start. Releases 0.9 to 2.2, and the cache of tiered storage, delete the index "
         "and rebuild it.",
-        "Stop the broker, verify the log of the segment, then delete its .index (not the log, and not only the "
-        ".timeindex). The next start rebuilds the indexes of the segment, and truncates its log at the first bad "
-        "batch.",
+        "Stop the broker and rebuild the indexes of the segment: kafkalog recover.",
         ("index",),
+        _RECOVER,
     ),
     BrokerMessage(
         "broker.index-orphan",
@@ -206,9 +208,9 @@ RECOVERY: Final = (
         "{path} has an entry of version {version}, but only version 0 exists.",
         "The transaction index is damaged.",
         "Does not start.",
-        "Verify the log of the segment. Then move both the .txnindex and the .index of the segment out of the "
-        "directory: the next start reads the segment, truncates it at the first bad batch, and rebuilds both.",
+        "Rebuild the indexes of the segment from its log: kafkalog recover.",
         ("txnindex.bad-version",),
+        _RECOVER,
     ),
     BrokerMessage(
         "broker.offset-overflow",
@@ -217,10 +219,11 @@ RECOVERY: Final = (
         "{path} holds an offset below its base offset, or one too far above it, and cannot be split.",
         "A batch header is damaged (no checksum protects its base offset), or the file has a wrong name.",
         "Does not start, now and at every later start.",
-        "Copy the partition from a healthy replica. If a replica is in sync and leads, you may move the partition "
-        "directory out of the log directory instead: the broker fetches the partition again.",
+        "Run kafkalog recover: it corrects such a header where the batches around it show the offset. If a replica is "
+        "in sync and leads, you may move the partition directory out of the log directory instead: the broker fetches "
+        "the partition again.",
         ("offset-order",),
-        ("kafkalog dump {path}", "kafkalog verify {place}"),
+        ("kafkalog recover {log_dir}", "kafkalog verify {place}"),
     ),
     BrokerMessage(
         "broker.segment-split",
@@ -247,10 +250,9 @@ RECOVERY: Final = (
         "Typically there are zeros or garbage after the last batch, but also a .kafka_cleanshutdown, so that recovery "
         "does not truncate them. A disk image, a snapshot or an rsync of a running broker causes this.",
         "At the start it does not start. While it runs, the fetch fails.",
-        "Copy the directory away, and look at the records after the bad place. If you can lose them, delete "
-        f"{CLEAN_MARK}: the next start recovers the log and truncates it there. {MARK_OF_ALL}",
+        REPAIRED,
         ("zero-filled", "bad-length"),
-        ("kafkalog dump --resync {path}", "kafkalog verify {place}"),
+        ("kafkalog recover {log_dir}", "kafkalog dump --resync {path}"),
     ),
     BrokerMessage(
         "broker.crc-mismatch",
@@ -266,8 +268,9 @@ RECOVERY: Final = (
         "may have sent the batch.",
         "In recovery it truncates the log there. It refuses such a batch from a producer or a leader. Batches that are "
         f"in the log already it serves unread. {CONSUMERS}",
-        "Copy the partition from a healthy replica. Check the disk (dmesg, SMART).",
+        f"Stop the broker, and check the disk (dmesg, SMART). {REPAIRED}",
         ("crc-mismatch",),
+        ("kafkalog recover {log_dir}", "kafkalog verify {place}"),
     ),
     BrokerMessage(
         "broker.unclean-start",
@@ -280,10 +283,10 @@ RECOVERY: Final = (
         "The broker was killed, the machine crashed, or the last start was interrupted (a start deletes the file).",
         "Reads every segment from the recovery point on. It truncates a partition at the first bad batch and deletes "
         "its later segments.",
-        "This is normal after a crash. To see what the next start would truncate, stop the broker and verify the "
-        "directory first.",
+        "This is normal after a crash. To see what the next start would truncate, stop the broker and run "
+        "kafkalog preflight.",
         ("dir.unclean",),
-        ("kafkalog verify {dir}",),
+        ("kafkalog preflight {dir}",),
     ),
     BrokerMessage(
         "broker.recovering-segment",
@@ -350,7 +353,7 @@ RECOVERY: Final = (
         "Continues or stops, as that line says.",
         "Look at the most severe of the other lines.",
         (),
-        ("kafkalog verify {dir}",),
+        ("kafkalog preflight {dir}", "kafkalog recover {dir}"),
     ),
 )
 
@@ -360,13 +363,13 @@ _OFFLINE: Final = (
     "change."
 )
 _TEXT_FILE: Final = (
-    "Stop the broker and run kafkalog checkpoint, which repairs the bad lines and keeps the others. By hand: line 1 "
+    "Stop the broker and run kafkalog recover, which repairs the bad lines and keeps the others. By hand: line 1 "
     "is 0, line 2 is the number of entries, and each entry has a line. You may delete cleaner-offset-checkpoint "
     "instead. Do not delete replication-offset-checkpoint: followers without leader epochs (before 0.11) truncate "
     "their logs by it. Do not delete recovery-point-offset-checkpoint: after an unclean shutdown the broker then "
     "recovers everything."
 )
-_DUMP: Final = ("kafkalog dump --files {path}", "kafkalog verify {place}", "kafkalog checkpoint {path}")
+_DUMP: Final = ("kafkalog recover {log_dir}", "kafkalog dump --files {path}")
 
 FILES: Final = (
     BrokerMessage(
@@ -426,11 +429,7 @@ FILES: Final = (
         _TEXT_FILE
         + (" You may delete log-start-offset-checkpoint if no client deletes records and no topic is tiered."),
         ("checkpoint",),
-        (
-            "kafkalog dump --files {dir}/log-start-offset-checkpoint",
-            "kafkalog verify {dir}",
-            "kafkalog checkpoint {dir}",
-        ),
+        ("kafkalog recover {dir}", "kafkalog dump --files {dir}/log-start-offset-checkpoint"),
     ),
     BrokerMessage(
         "broker.checkpoint-recovery-reset",
@@ -445,13 +444,9 @@ FILES: Final = (
         "A line is malformed, the count is wrong, or the disk fails: the line before shows which.",
         "After an unclean shutdown it recovers every segment of every partition, and at any damage deletes all "
         "records after it. Releases 2.8 to 4.x then take the directory offline, 4.x not if only a number was bad.",
-        "Verify the directory before the next start. Correct the file and do not delete it.",
+        _TEXT_FILE,
         ("checkpoint", "dir.unclean"),
-        (
-            "kafkalog dump --files {dir}/recovery-point-offset-checkpoint",
-            "kafkalog verify {dir}",
-            "kafkalog checkpoint {dir}",
-        ),
+        ("kafkalog recover {dir}", "kafkalog dump --files {dir}/recovery-point-offset-checkpoint"),
     ),
     BrokerMessage(
         "broker.checkpoint-unreadable",
@@ -477,7 +472,7 @@ FILES: Final = (
         "From 1.0 on takes the log directory offline.",
         _TEXT_FILE,
         ("checkpoint",),
-        ("kafkalog dump --files {dir}/cleaner-offset-checkpoint", "kafkalog verify {dir}"),
+        ("kafkalog recover {dir}", "kafkalog dump --files {dir}/cleaner-offset-checkpoint"),
     ),
     BrokerMessage(
         "broker.checkpoint-write-deleted",
@@ -522,7 +517,8 @@ FILES: Final = (
         "Somebody edited the file, it was truncated, it is another file, or it could not be read.",
         "Does not load the partition and takes the log directory offline; releases before 3.2 do not start. An empty "
         "file, or an invalid id, stops the broker.",
-        "Write the two lines. The topic id is in partition.metadata of the topic's other partitions and replicas.",
+        "Run kafkalog recover, or write the two lines. The topic id is in partition.metadata of the topic's other "
+        "partitions and replicas.",
         ("partition-metadata",),
         _DUMP,
     ),
@@ -533,10 +529,10 @@ FILES: Final = (
         "A partition.metadata file is empty or has only one line, and the broker stops.",
         "A crash or a full disk left the file empty.",
         "Does not start. The message does not name the file, but verify finds it.",
-        "Write the two lines, version: 0 and topic_id: ID. The id is in partition.metadata of the topic's other "
-        "partitions and replicas.",
+        "Run kafkalog recover, or write the two lines, version: 0 and topic_id: ID. The id is in partition.metadata of "
+        "the topic's other partitions and replicas.",
         ("partition-metadata.too-short",),
-        ("kafkalog verify {place}", "kafkalog checkpoint {place}"),
+        _RECOVER,
     ),
     BrokerMessage(
         "broker.topic-id-mismatch",

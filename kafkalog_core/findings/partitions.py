@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import DUMP_BATCHES, MOVE_DIRECTORY, MOVE_FILE, REINDEX, FindingType, Variant
+from kafkalog_core.findings.kinds import DUMP_BATCHES, MOVE_DIRECTORY, MOVE_FILE, RECOVER, FindingType, Variant
 
 __all__ = ["AFTER_DAMAGE", "BROKER_DIRS", "GAP_LOST", "GAP_UNKNOWN", "LOST_CURE", "PARTITIONS"]
 
@@ -27,7 +27,7 @@ _INDEX_MISSING: Final = (
         "missing_index",
         "fatal",
         "Does not start: Kafka 0.8.0 does not rebuild a missing offset index.",
-        "With the broker stopped, rebuild it: kafkalog reindex.",
+        "With the broker stopped, rebuild it: kafkalog recover.",
         "error",
     ),
     Variant(
@@ -105,22 +105,22 @@ PARTITIONS: Final = {
         "warning",
         "The segment has no offset index.",
         _RECOVERS,
-        "With the broker stopped, kafkalog reindex rebuilds it. If the log is not damaged, a broker can rebuild it "
+        "With the broker stopped, kafkalog recover rebuilds it. If the log is not damaged, a broker can rebuild it "
         "too.",
         "Without .index a broker reads the whole segment at its start and truncates it at the first bad batch, even "
         "after a clean shutdown. It keeps later segments.",
         variants=_INDEX_MISSING,
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "segment.timeindex-missing": FindingType(
         "warning",
         "The segment has no time index, but other segments of the partition have one.",
         "Creates an empty one: searches by time miss this segment, and retention uses the modification time of the "
         "file.",
-        "With the broker stopped, kafkalog reindex rebuilds it. A broker rebuilds it only if the .index is missing "
+        "With the broker stopped, kafkalog recover rebuilds it. A broker rebuilds it only if the .index is missing "
         "too, and then truncates the log at its first bad batch, even after a clean shutdown.",
         "Searches by time and retention by time use the .timeindex, which is missing here.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "segment.index-orphan": FindingType(
         "warning",
@@ -149,8 +149,8 @@ PARTITIONS: Final = {
         "The replacement is worse than what it replaces: {why}.",
         "Does not compare them: it completes the swap at its next start and deletes the old segments, or does not "
         "start because of the replacement.",
-        "Do not start the broker. Copy the partition directory, then move all .swap files of this offset out of it: "
-        "once a broker has started, the originals are deleted.",
+        "Do not start the broker: once it has started, the originals are deleted. kafkalog recover deletes the "
+        "replacement instead. Or move all .swap files of this offset out of the directory.",
         "A finished replacement (.swap) is empty, damaged, ends early or reaches too far, while its source segments "
         "still exist. Compaction can empty a segment too, so this is only a warning if the log is or may be compacted.",
         next_step=MOVE_FILE,
@@ -166,7 +166,7 @@ PARTITIONS: Final = {
         "warning",
         "A finished replacement has no offset index.",
         "Completes the swap of the log, with an index of zeros.",
-        "After the next clean shutdown kafkalog reindex rebuilds the indexes of that segment.",
+        "Run kafkalog recover, which rebuilds the indexes of that segment.",
         "The .swap of the log exists, but the .swap of its index does not.",
     ),
     "segment.cleaned": FindingType(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.findings.broker_actions import OFFLINE
-from kafkalog_core.findings.kinds import AT_DAMAGE, DUMP_RECORDS, MOVE_FILE, REINDEX, VERIFY, FindingType
+from kafkalog_core.findings.kinds import MOVE_FILE, RECOVER, RECOVER_DIR, REPAIRED, VERIFY, FindingType
 
 __all__ = ["BEFORE_PLACE", "COMPACTIONS", "IN_FILE", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
 
@@ -63,9 +63,9 @@ TRUNCATIONS: Final = {
         "error",
         "Damage at byte {position} ({damage}) hides the position of offset {wanted}: this log does not change.",
         "Searches for the offset from the nearest index entry on, and may fail at the damage.",
-        "Truncate at the damage: kafkalog truncate --at-damage. To see what is after it: kafkalog dump --resync.",
+        f"{REPAIRED} To truncate at the damage: kafkalog truncate --at-damage.",
         "An offset can be found only if the batches before it can be read.",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
     "truncate.replacement": FindingType(
         "error",
@@ -100,36 +100,36 @@ TRUNCATIONS: Final = {
         "The broker takes offset {offset} as the log end offset, although the log holds whole batches up to offset "
         "{last}: where it looks for the end, the log is damaged, or its offsets go back. The log does not change.",
         "Truncates nothing, hides the records from its log end offset on, and assigns their offsets again.",
-        "Start no broker on it yet. Truncate the log at its first damage, which keeps every batch before it.",
+        f"Start no broker on it yet. {REPAIRED}",
         "The offset after the last batch is the log end offset, whatever is before it. After a clean shutdown a broker "
         "searches that batch from the last index entry on (LogSegment.readNextOffset); if it finds none, the base "
         "offset is the end.",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
     "truncate.end-misled": FindingType(
         "error",
         "The last entry of the offset index points to no batch, so the broker takes offset {offset}, the base offset "
         "of the segment, as the log end offset. The log is whole, up to offset {last}. It does not change.",
         "Truncates nothing after a clean shutdown, hides every record of the segment, and assigns their offsets again.",
-        "Start no broker on it yet. Rebuild the index.",
+        "Start no broker on it yet. Rebuild the index: kafkalog recover.",
         "After a clean shutdown a broker searches the log end offset from the last index entry on "
         "(LogSegment.readNextOffset). If the entry points past the last batch, the base offset is the end.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "truncate.no-log-dir": FindingType(
         "error",
         "The partition is outside a log directory, so it is unknown whether the last shutdown was clean, and what the "
         "recovery point is. The log does not change.",
         "Uses the clean shutdown file and the recovery point, which are in its log directory.",
-        "Name the partition in its log directory, or truncate at the damage: kafkalog truncate --at-damage.",
+        f"Name the partition in its log directory. {REPAIRED}",
         "What a broker truncates depends on the clean shutdown file and on the recovery point.",
-        next_step="kafkalog truncate {file} --at-damage",
+        next_step=RECOVER_DIR,
     ),
     "truncate.not-foreseen": FindingType(
         "error",
         "It is unknown what a broker does with this log: {problem}. The log does not change.",
         "Does something that cannot be predicted.",
-        "See what is damaged: kafkalog verify. To truncate at the first damaged batch: kafkalog truncate --at-damage.",
+        "See what is damaged, and the command that repairs it: kafkalog verify.",
         "The start of a broker can be simulated only if every file can be read.",
         next_step=VERIFY,
     ),
@@ -146,17 +146,17 @@ TRUNCATIONS: Final = {
         "error",
         "A broker splits this segment first: {problem}. The log does not change.",
         "Splits it when it recovers it.",
-        "Split it first: kafkalog reindex. Then plan again.",
+        "Split it first: kafkalog recover. Then plan again.",
         "An offset more than 2^31-1 above the base offset does not fit into an index.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "truncate.broker-stops": FindingType(
         "error",
         "A broker does not start on this log: {problem}. It truncates nothing, so the log does not change.",
         "Does not start.",
-        "See what is wrong: kafkalog verify. To truncate the log at its first damage: kafkalog truncate --at-damage.",
+        REPAIRED,
         "The simulated start of a broker fails here. What a broker would do after this place is unknown.",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
     "truncate.broker-offline": FindingType(
         "error",
@@ -193,23 +193,21 @@ REINDEXING: Final = {
         "there would hide the damage.",
         "Depends on its last shutdown and on the other segments: kafkalog verify simulates the start, and reports what "
         "it does here.",
-        "See what is after it: kafkalog dump --resync. Copy the partition from a healthy replica, or truncate it: "
-        "kafkalog truncate --at-damage (this place and everything after it), kafkalog reindex --as-broker (this "
-        "segment from there on).",
+        f"{REPAIRED} To lose this segment from there on: kafkalog reindex --as-broker.",
         "Indexes are built from whole batches. Bytes in the middle of a log that do not form a batch are a loss, and "
         "you have to decide about it: with an index, a broker would serve the part before them as if nothing were "
         "missing.",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
     "reindex.disorder": FindingType(
         "error",
         "The segment is not reindexed, because the offsets in the log do not increase: {problem}.",
         "Depends on its last shutdown and on the other segments: kafkalog verify simulates the start, and reports what "
         "it does here.",
-        "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
+        f"Start no broker on it yet. {REPAIRED}",
         "The offsets in the log go back, but no broker writes this. The checksum of a batch does not protect its "
         "offset.",
-        next_step=DUMP_RECORDS,
+        next_step=RECOVER,
     ),
     "reindex.overflow": FindingType(
         "error",
@@ -217,9 +215,9 @@ REINDEXING: Final = {
         "Does not start if it recovers the segment (after an unclean shutdown, or without an offset index): it can "
         "split a segment only if its last batch is out of reach of its indexes, and all offsets increase. After a "
         "clean shutdown it does not recover a segment that has an index.",
-        "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
+        f"Start no broker on it yet. {REPAIRED}",
         "Offsets in an index are 32 bits, relative to the segment's base offset.",
-        next_step=DUMP_RECORDS,
+        next_step=RECOVER,
     ),
     "reindex.index-full": FindingType(
         "error",
@@ -233,10 +231,10 @@ REINDEXING: Final = {
         "error",
         "The segment is not reindexed, because its batches hold impossible values: {problem}.",
         "Does not start when it recovers the segment or replays its producers.",
-        "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
+        f"Start no broker on it yet. {REPAIRED}",
         "The checksums are good, but a transaction marker or a compressed message cannot be read, or a transaction "
         "contradicts itself.",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
     "reindex.over-limit": FindingType(
         "error",
@@ -293,11 +291,10 @@ ROLLING: Final = {
         "error",
         "The log is damaged at byte {position} ({problem}): rolls are shown only up to there.",
         "Stops here when it recovers the segment, and cannot serve these bytes.",
-        "See what is wrong: kafkalog verify. Truncate the log there: kafkalog truncate --at-damage. Then run the "
-        "command again.",
+        "Repair the log first: kafkalog recover. Then run the command again.",
         "The prediction appends the log again batch by batch, and bytes that do not form a batch cannot be appended. "
         "With --apply nothing is written.",
-        next_step=AT_DAMAGE,
+        next_step=RECOVER,
     ),
     "roll.unreadable": FindingType(
         "error",
@@ -460,7 +457,7 @@ RETENTION: Final = {
         "info",
         "A broker finds no timestamp in {segments} ({why}).",
         "Uses the modification time, which a copy without cp -p changes.",
-        "If only the time index is missing, kafkalog reindex builds it.",
+        "If only the time index is missing, kafkalog recover builds it.",
         "Records of formats before 0.10.0 have no timestamps, and a time index can be empty or lost.",
     ),
     "retain.zero-time": FindingType(
@@ -468,9 +465,9 @@ RETENTION: Final = {
         "The last entry of the time index of {segments} is zeros, which a broker takes for the largest timestamp.",
         "Takes them for segments of 1970, and deletes them by time at its first check.",
         "If kafkalog verify reports timeindex.zero-entries, the records are newer: rebuild the index before a broker "
-        "starts, with kafkalog reindex. Else the records have the timestamp 0, and retention.ms=-1 keeps them.",
+        "starts, with kafkalog recover. Else the records have the timestamp 0, and retention.ms=-1 keeps them.",
         "Copied files of a running broker have space after their entries, and a producer can send the timestamp 0.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "retain.remote-unknown": FindingType(
         "info",

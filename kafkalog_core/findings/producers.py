@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import CLEAN_MARK, DUMP_RECORDS, MARK_OF_ALL, REINDEX, FindingType
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, RECOVER, FindingType
 
 __all__ = ["PRODUCERS"]
 
@@ -14,11 +14,11 @@ _WRITTEN_SO: Final = (
     "with another replica; if it differs, copy the partition from there"
 )
 _DROP_TXNINDEX: Final = (
-    "With the broker stopped, kafkalog reindex rebuilds it from the log. A start without the .index of the segment "
+    "With the broker stopped, kafkalog recover rebuilds it from the log. A start without the .index of the segment "
     "rebuilds it too, but also truncates the log at its first bad batch."
 )
 _DROP_SNAPSHOT: Final = (
-    "With the broker stopped, kafkalog reindex writes it again from the log. By hand: delete it, and the next start "
+    "With the broker stopped, kafkalog recover writes it again from the log. By hand: delete it, and the next start "
     f"builds the state from the snapshot before it. If it is the only snapshot, delete {CLEAN_MARK} too, or the "
     f"broker forgets the state of all producers. {MARK_OF_ALL}"
 )
@@ -96,7 +96,7 @@ PRODUCERS: Final = {
         "Look for the marker of the transaction in another replica and copy the partition from there.",
         "A batch without the transactional bit comes while its producer has a transaction open: a marker before it "
         "was lost.",
-        next_step=DUMP_RECORDS,
+        next_step=RECOVER,
     ),
     "txn.marker-unreadable": FindingType(
         "error",
@@ -104,7 +104,7 @@ PRODUCERS: Final = {
         "Does not start where its replay of producer state reaches this batch.",
         "Copy the partition from a healthy replica.",
         "Every control batch with a producer is a marker that ends a transaction.",
-        next_step=DUMP_RECORDS,
+        next_step=RECOVER,
     ),
     "txn.marker-alone": FindingType(
         "info",
@@ -121,7 +121,7 @@ PRODUCERS: Final = {
         "Reads only the first of the two bytes and accepts the entry.",
         _DROP_TXNINDEX,
         "The version of an entry is not 0, but brokers do not notice: its bytes were changed.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "txnindex.missing-entry": FindingType(
         "error",
@@ -131,7 +131,7 @@ PRODUCERS: Final = {
         _DROP_TXNINDEX,
         "The log holds a transaction and its ABORT marker, but the transaction index of the marker's segment has no "
         "entry for it, or is missing.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "txnindex.unknown-entry": FindingType(
         "error",
@@ -140,7 +140,7 @@ PRODUCERS: Final = {
         "Reports it to read_committed consumers, which may skip records that were committed.",
         _DROP_TXNINDEX,
         "For an entry of the transaction index, the log has no transaction that an ABORT marker of the segment ends.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "txnindex.wrong-entry": FindingType(
         "error",
@@ -148,7 +148,7 @@ PRODUCERS: Final = {
         "Trusts the entry: read_committed consumers may get aborted records, or miss committed ones.",
         _DROP_TXNINDEX,
         "The marker of an entry is in the log, but with another producer or another first offset.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "txnindex.last-stable-offset": FindingType(
         "warning",
@@ -163,7 +163,7 @@ PRODUCERS: Final = {
         "Relies on the order: it may miss entries.",
         _DROP_TXNINDEX,
         "The entries of a transaction index are in the order of their markers.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "txnindex.below-base": FindingType(
         "error",
@@ -171,7 +171,7 @@ PRODUCERS: Final = {
         "Recovers the segment at every start, and truncates its log at the first bad batch.",
         "Verify the log of the segment, then start the broker: it rebuilds the index.",
         "The marker of an entry must be in the segment of the index.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "txnindex.partial-entry": FindingType(
         "error",
@@ -179,7 +179,7 @@ PRODUCERS: Final = {
         "Ignores them, and appends entries after them that it cannot read later.",
         _DROP_TXNINDEX,
         "The size of a transaction index is not a multiple of 34 bytes.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     # --- snapshots ----------------------------------------------------------------------------------------------------
     "snapshot.corrupt": FindingType(
@@ -189,7 +189,7 @@ PRODUCERS: Final = {
         "Nothing needs to be done while an older snapshot or the whole log exists.",
         "The producer snapshot is too short, has another version than 1, or its stored checksum is not the checksum "
         "of its bytes.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "snapshot.many-producers": FindingType(
         "warning",
@@ -206,7 +206,7 @@ PRODUCERS: Final = {
         "Uses the last entry.",
         _DROP_SNAPSHOT,
         "A snapshot has one entry for each producer.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "snapshot.later-producer": FindingType(
         "error",
@@ -214,7 +214,7 @@ PRODUCERS: Final = {
         "Trusts the snapshot if it is the newest: it takes batches that it has not read yet for duplicates.",
         _DROP_SNAPSHOT,
         "A snapshot holds the state of producers before its offset: it was renamed, or its bytes were changed.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "snapshot.beyond-end": FindingType(
         "error",
@@ -229,7 +229,7 @@ PRODUCERS: Final = {
         "Trusts the snapshot: it may take duplicates for new batches, refuse good ones, or keep a transaction open.",
         _DROP_SNAPSHOT,
         "The state of a producer in the snapshot differs from the state after the batches before its offset.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "snapshot.unknown-producer": FindingType(
         "warning",
@@ -247,7 +247,7 @@ PRODUCERS: Final = {
         f"If no snapshot is left, delete {CLEAN_MARK} before the start: the broker then reads the log. {MARK_OF_ALL}",
         "Brokers since 2.8 write a snapshot for the base offset of every segment except the first, and for the log "
         "end offset at a clean shutdown.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "snapshot.stray": FindingType(
         "info",
@@ -261,9 +261,9 @@ PRODUCERS: Final = {
         "error",
         "Leader epoch {epoch}, whose first batch is at offset {offset}, has no entry.",
         "Assigns its records to the epoch before, if there is one: followers may truncate at the wrong offset.",
-        "Stop the broker and run kafkalog reindex, which adds the line. Or copy the file from another replica.",
+        "Stop the broker and run kafkalog recover, which adds the line. Or copy the file from another replica.",
         "Batches of the log have a leader epoch that is not in the leader-epoch-checkpoint.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "epochs.start-unknown": FindingType(
         "info",
@@ -279,18 +279,18 @@ PRODUCERS: Final = {
         "error",
         "Leader epoch {epoch} starts at {said} in the file, but the log has a batch of it at offset {offset}.",
         "Answers followers with the wrong offset: they may truncate good records, or keep others.",
-        "Stop the broker and run kafkalog reindex, which corrects the line. Or copy the file from another replica.",
+        "Stop the broker and run kafkalog recover, which corrects the line. Or copy the file from another replica.",
         "The log has batches of a leader epoch before the start offset of the epoch.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "epochs.early-start": FindingType(
         "error",
         "Leader epoch {epoch} starts at {said} in the file, but the log has batches of epoch {before} up to {offset}.",
         "Answers followers with the wrong offset: they may truncate good records, or keep others.",
-        "Stop the broker and run kafkalog reindex, which corrects the line. Or copy the file from another replica.",
+        "Stop the broker and run kafkalog recover, which corrects the line. Or copy the file from another replica.",
         "The log has batches of a leader epoch after the start offset of the next one. Either the line is wrong, or "
         "the leader epoch in the header of a batch, which no checksum protects.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "epochs.before-start": FindingType(
         "warning",
@@ -301,7 +301,7 @@ PRODUCERS: Final = {
         "aside.",
         "When a broker deletes old segments it also raises the start of the first leader epoch. It has not done so: "
         "somebody else deleted the segments, or the broker was killed in between.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
     "epochs.beyond-end": FindingType(
         "error",
@@ -309,6 +309,6 @@ PRODUCERS: Final = {
         "Removes the entry at its next start.",
         "Look for the records after the end of the log: they existed when the entry was written.",
         "An entry of the leader-epoch-checkpoint is past the end of the log.",
-        next_step=REINDEX,
+        next_step=RECOVER,
     ),
 }

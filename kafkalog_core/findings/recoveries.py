@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import VERIFY, FindingType
+from kafkalog_core.findings.kinds import AS_BROKER, FindingType
 
 __all__ = ["RECOVERIES"]
 
@@ -62,17 +62,18 @@ RECOVERIES: Final = {
         "error",
         "A broker would not start on this partition after the plan: {problem}.",
         "Does not start, or takes the log directory offline.",
-        "See what is wrong: kafkalog verify.",
+        "Copy the partition from a healthy replica. If there is none, kafkalog truncate --as-broker names the command "
+        "that truncates the log before this place.",
         "The simulated start of a broker on the files as the plan leaves them.",
-        next_step=VERIFY,
+        next_step=AS_BROKER,
     ),
     "recover.truncated-again": FindingType(
         "error",
         "A broker that starts after an unclean shutdown would still truncate {size_bytes} bytes of this log after the "
         "plan.",
         "Truncates the log when it recovers it.",
-        "See what is wrong: kafkalog verify.",
+        "See which records that are: kafkalog truncate --as-broker.",
         "The simulated start of a broker on the files as the plan leaves them.",
-        next_step=VERIFY,
+        next_step="kafkalog truncate {file} --as-broker",
     ),
 }

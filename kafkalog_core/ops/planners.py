@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 from kafkalog_core.command_lines import CommandLine, current_directory
 from kafkalog_core.errors import FieldError
-from kafkalog_core.findings.kinds import AS_BROKER
+from kafkalog_core.findings.kinds import AS_BROKER, RECOVERS
 from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
 from kafkalog_core.ops.repair.apply import journal_stage
 from kafkalog_core.ops.repair.context import target_dir
@@ -33,6 +33,7 @@ from kafkalog_core.text import json_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.repair.plan import Planner
     from kafkalog_core.storage.changing.journal import Journal
     from kafkalog_core.storage.changing.writer import Disk
@@ -62,6 +63,8 @@ PLANNERS: Final = {
 """The planner of each command that repairs, imported when it is used."""
 _SOURCE_BYTES: Final = {"compact": "kafkalog_core.ops.compact.planning:compacted_bytes"}
 """Commands whose new content takes long to compute, and the function that returns the size of its source in bytes."""
+_IN_LOGS: Final = ("log.", "batch.", "record.", "segment.", "txn.", "reindex.")
+"""Findings about the content of logs."""
 _GROWTH: Final = 3
 """The space that is required before the size of the result is known, in multiples of its source: v0 grows as v2."""
 _SPARE_BYTES: Final = 64 * 1024 * 1024
@@ -85,7 +88,7 @@ def make_plan(
         progress: receives the progress of reading.
     """
     planner, dry_run = planner_of(command), DryRunStage(request.target.root)
-    report = _with_metadata_dir(planner(request, dry_run, progress), request)
+    report = _with_ways(command, planner(request, dry_run, progress), request)
     changes = tuple(dry_run.changes)
     plan = Plan(
         command=command, request=request, changes=changes, report=report, undo_to=undo_to, keeps_undo=keeps_undo
@@ -95,11 +98,24 @@ def make_plan(
     return PlanDraft(replace(plan, obstacles=obstacles_of(plan)), planner, dry_run)
 
 
-def _with_metadata_dir(report: PlanReport, request: PlanRequest) -> PlanReport:
-    """Return a report whose refusals name the metadata log too where their next command needs it."""
-    if all(refusal.next_step != AS_BROKER for refusal in report.refusals):
-        return report
-    return replace(report, refusals=tuple(map(request.context().with_metadata_dir, report.refusals)))
+def _with_ways(command: str, report: PlanReport, request: PlanRequest) -> PlanReport:
+    """Return a report whose findings and refusals name the log directories that their next commands need.
+
+    What recover leaves is not led back to recover: the command is the one that ends the log before it.
+    """
+    findings, refusals = report.findings, report.refusals
+    if command == "recover":
+        findings, refusals = tuple(map(_beyond_recover, findings)), tuple(map(_beyond_recover, refusals))
+    if all(each.next_step not in {*RECOVERS, AS_BROKER} for each in (*findings, *refusals)):
+        return replace(report, findings=findings, refusals=refusals)
+    with_dirs = request.context().with_dirs
+    return replace(report, findings=tuple(map(with_dirs, findings)), refusals=tuple(map(with_dirs, refusals)))
+
+
+def _beyond_recover(finding: Finding) -> Finding:
+    if finding.next_step not in RECOVERS:
+        return finding
+    return replace(finding, next_step=AS_BROKER if finding.code.startswith(_IN_LOGS) else None)
 
 
 def plan_to_apply(
@@ -146,7 +162,7 @@ def _staged(plan: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> PlanD
     free = {os.stat(place).st_dev: free_bytes(place) for place in _places(request, undo_to)}
     staging = journal_stage(plan, disk, now_ms)
     try:
-        report = _with_metadata_dir(planner(request, staging, progress), request)
+        report = _with_ways(plan.command, planner(request, staging, progress), request)
         changes = tuple(staging.changes)
         spaces = (
             replace(space, free_bytes=free.get(os.stat(space.path).st_dev, space.free_bytes))

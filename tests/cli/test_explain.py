@@ -65,7 +65,7 @@ def test_a_line_of_a_broker() -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith("ERROR  broker.truncated-at-corruption\n")
     assert "truncated the log there: it ends at offset 606" in " ".join(result.stdout.split())
-    assert "\n  run     kafkalog verify LOG_DIR/torn-0\n" in result.stdout
+    assert "\n  run     kafkalog recover LOG_DIR\n" in result.stdout
 
 
 def test_a_line_without_quotes_is_one_line() -> None:
@@ -138,7 +138,7 @@ def test_rows() -> None:
     assert (summary["rows"], summary["exit_status"]) == (len(rows), 0)
     row, summary = map(json.loads, explain(LINE, "--output", "ndjson").stdout.splitlines())
     assert (row["type"], row["name"], row["count"]) == ("broker_message", "broker.truncated-at-corruption", 1)
-    assert row["commands"].splitlines()[-1] == "kafkalog verify LOG_DIR/torn-0"
+    assert row["commands"].splitlines() == ["kafkalog recover LOG_DIR", "kafkalog dump --segments LOG_DIR/torn-0"]
     assert row["line"] == LINE
     assert len(explain("--output", "csv").stdout.splitlines()) == len(entries()) + 1
     assert json.loads(explain("nothing known", "--output", "json").stdout)[0]["exit_status"] == 3

@@ -48,19 +48,23 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_from_damage_to_a_mended_log_and_back(home: Path) -> None:
-    """verify, reindex, truncate, its plan, its apply, undo: each command but the first of a verb was printed before."""
+    """verify, recover, its apply, undo, then the same of truncate: each command but the first of a verb was printed."""
     partition = "kafka/orders-0"
     found = pasted(f'kafkalog verify --output table "$PWD"/{partition}', home)
     assert found.returncode == 4, found.stderr
     commands = named(found.stdout)
-    assert [command.split()[1] for command in commands] == ["reindex", "dump"]
+    assert [command.split()[1] for command in commands] == ["recover", "recover"]
     assert NAME not in found.stdout
-    shown = pasted(commands[1], home)
-    assert shown.returncode == 4, shown.stderr
-    built = pasted(f"{commands[0]} --output table", home)
-    assert built.returncode == 4, built.stderr
-    assert (home / partition / "00000000000000000000.index").exists()
     before = (home / partition / CUT).read_bytes()
+    plan = pasted(f"{commands[0]} --output table", home)
+    assert plan.returncode == 4, plan.stderr
+    done = pasted(named(plan.stdout)[0], home)
+    assert done.returncode == 0, done.stderr
+    assert (home / partition / "00000000000000000000.index").exists()
+    assert (home / partition / CUT).read_bytes() != before
+    undone = pasted(f"{named(done.stdout)[0]} --output table", home)
+    assert undone.returncode == 0, undone.stderr
+    assert (home / partition / CUT).read_bytes() == before
 
     planned = pasted(f'kafkalog truncate --at-damage --output table "$PWD"/{partition}', home)
     command, for_impact = named(planned.stdout)

@@ -98,7 +98,8 @@ def test_damage_is_refused_with_the_next_command(partition: Path) -> None:
     refused = run(partition)
     assert refused.exit_code == 4
     (finding,) = (row for row in rows(refused, "finding") if row["code"] == "reindex.damaged")
-    assert "kafkalog dump --resync" in finding["cure"]
+    assert "kafkalog dump --records --resync" in finding["cure"]
+    assert finding["next_command"].startswith("kafkalog recover ")
     assert rows(refused, "change") == []
     planned = run(partition, "--as-broker")
     assert planned.exit_code == 4

@@ -125,7 +125,7 @@ def test_a_damaged_log_is_an_error_and_is_not_written(log_dir: Path, tmp_path: P
     assert (told.exit_code, [row["code"] for row in rows(told, "finding")]) == (4, ["roll.damaged"])
     refused = run(log_dir, *SMALL, "--apply", "--to", tmp_path / "new")
     assert refused.exit_code == 3
-    assert "kafkalog verify" in refused.stderr
+    assert "kafkalog recover" in refused.stderr
     assert not (tmp_path / "new").exists()
 
 

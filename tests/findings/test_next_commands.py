@@ -9,11 +9,11 @@ import click
 
 from kafkalog_cli.main import cli
 from kafkalog_core.findings import FINDING_TYPES, found
-from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, Finding
+from kafkalog_core.findings.kinds import AS_BROKER, RECOVER, Finding
 from tests.support.for_each import for_each
 
 NEXT_COMMANDS: Final = {code: kind.next_step for code, kind in FINDING_TYPES.items() if kind.next_step}
-TEMPLATES: Final = sorted({*NEXT_COMMANDS.values(), AS_BROKER, AT_DAMAGE})
+TEMPLATES: Final = sorted({*NEXT_COMMANDS.values(), AS_BROKER, RECOVER})
 SHELL: Final = frozenset({"mv", "sed", "chown", "chmod"})
 PATH: Final = "/disk 1/orders-0/00000000000000000000.log"
 
@@ -43,8 +43,6 @@ NO_COMMAND: Final = {
     "quorum-state.unsupported-version": "the votes of a node are not to be made up",
     "meta.other-node-of-config": "which of the two files is the right one is the user's choice",
     "epochs.cut": "a refusal about a file that another finding is about",
-    "partition-metadata.odd-name": "a refusal about a file that another finding is about",
-    "partition-metadata.odd-version": "a refusal about a file that another finding is about",
     "partition-metadata.several-ids": "which of the ids is right is known to the cluster alone",
     "reindex.index-full": "the value of the setting is the user's choice",
     "reindex.over-limit": "the value of the option is the user's choice",
@@ -112,16 +110,16 @@ def test_it_can_be_pasted(template: str) -> None:
 
 def test_paths_are_relative_where_the_user_s_are() -> None:
     finding = found("segment.index-missing", "orders-0/00000000000000000000.log", offset=0)
-    assert Finding(code="x", severity="error", path="a.log", message="", next_step=AT_DAMAGE).next_command == (
-        "kafkalog truncate . --at-damage"
+    assert Finding(code="x", severity="error", path="a.log", message="", next_step=RECOVER).next_command == (
+        "kafkalog recover ."
     )
-    assert finding.next_command == "kafkalog reindex orders-0 --apply"
+    assert finding.next_command == "kafkalog recover orders-0"
 
 
 def test_a_path_that_begins_with_a_dash_is_no_option() -> None:
-    command = Finding(code="x", severity="error", path="-d/t-0/a.log", message="", next_step=AT_DAMAGE).next_command
-    assert command == "kafkalog truncate ./-d/t-0 --at-damage"
+    command = Finding(code="x", severity="error", path="-d/t-0/a.log", message="", next_step=RECOVER).next_command
+    assert command == "kafkalog recover ./-d/t-0"
 
 
 def test_what_needs_nothing_names_nothing() -> None:
-    assert Finding(code="x", severity="info", path=PATH, message="", next_step=AT_DAMAGE).next_command is None
+    assert Finding(code="x", severity="info", path=PATH, message="", next_step=RECOVER).next_command is None

@@ -19,18 +19,22 @@ from tests.support.corpus.walking import Walk
 
 if TYPE_CHECKING:
     from tests.support.corpus.faults import Fault
+    from tests.support.corpus.walking import Begin
 
-_EACH = 10
-"""One fault in this many is walked here; `walks.txt` has all of them."""
+_EACH = 15
+"""One walk in this many is gone here; `walks.txt` has all of them."""
+WALKED: Final = walks.begun()[::_EACH]
 _SOME: Final = frozenset({"batch.gap", "record.control-key", "txn.plain-inside", "epochs.cut", "segment.swap-worse"})
 """The codes that are walked from here; `walked_codes.txt` has all of them."""
 _OVERLAPPING: Final = Path(__file__).parents[2] / "fixtures" / "field" / "c17-overlapping-wrappers.tgz"
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("fault", walks.judged()[::_EACH], ids=lambda fault: fault.path.split("/", 2)[2])
-def test_the_broker_starts(libs: Path, corpus: Path, tmp_path: Path, fault: Fault) -> None:
-    walk, problem = walks.starts(libs, corpus, fault, tmp_path)
+@pytest.mark.parametrize(
+    ("fault", "begin"), [pytest.param(*each, id=f"{each[1]}-{each[0].path.split('/', 2)[2]}") for each in WALKED]
+)
+def test_the_broker_starts(libs: Path, corpus: Path, tmp_path: Path, fault: Fault, begin: Begin) -> None:
+    walk, problem = walks.starts(libs, corpus, fault, tmp_path, begin)
     assert not problem, walk.steps
 
 

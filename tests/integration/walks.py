@@ -1,6 +1,7 @@
 """A real 4.3.1 broker on disks with errors, after the walk of `tests/support/corpus/walking.py` over each.
 
-`python -m tests.integration.walks` walks all disks on which the broker died and writes `walks.txt`; with `codes` it
+`python -m tests.integration.walks` walks all disks on which the broker died and writes `walks.txt`: from verify, and in
+turns from preflight and from what explain says of the broker's log. With `codes` it
 walks from every error in the catalogue of findings, or from some codes, and writes `walked_codes.txt`; `not_walked.txt`
 says of the others why not. It needs Java, Maven and a quarter of an hour.
 """
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.sim.start.results import LoadResult
     from tests.support.corpus.faults import Fault
-    from tests.support.corpus.walking import Walk
+    from tests.support.corpus.walking import Begin, Walk
 
 TABLE: Final = Path(__file__).with_name("walks.txt")
 CODES: Final = Path(__file__).with_name("walked_codes.txt")
@@ -65,10 +66,16 @@ def judged() -> list[Fault]:
     return [fault for fault in walking.dying() if "/07-faults-4.3.1/" in fault.path]
 
 
-def starts(libs: Path, corpus: Path, fault: Fault, into: Path) -> tuple[Walk, str]:
+def begun() -> list[tuple[Fault, Begin]]:
+    """All walks over these: each from verify, and in turns from preflight and explain."""
+    turns: tuple[Begin, Begin] = ("preflight", "explain")
+    return [each for number, fault in enumerate(judged()) for each in ((fault, "verify"), (fault, turns[number % 2]))]  # type: ignore[misc]
+
+
+def starts(libs: Path, corpus: Path, fault: Fault, into: Path, begin: Begin = "verify") -> tuple[Walk, str]:
     """Walk over the disk of a fault and start the broker on it; the walk, and why the broker ended, or nothing."""
     walk = walking.lay(corpus, fault, into)
-    walk.go()
+    walk.go(begin, corpus / fault.path / "broker.log" if begin == "explain" else None)
     return walk, _problem(libs, into, walk)
 
 
@@ -203,12 +210,12 @@ def main() -> None:
         if sys.argv[1:2] == ["codes"]:
             _codes_main(libs, corpus, Path(scratch), sys.argv[2:])
             return
-        for number, fault in enumerate(judged()):
+        for number, (fault, begin) in enumerate(begun()):
             into = Path(scratch) / str(number)
             into.mkdir()
-            walk, problem = starts(libs, corpus, fault, into)
+            walk, problem = starts(libs, corpus, fault, into, begin)
             steps = " ; ".join(command.replace(f"{into}/", "") for command, _ in walk.steps)
-            lines.append(f"{fault.path.split('/', 2)[2]}\t{'starts' if not problem else 'dies'}\t{steps}\n")
+            lines.append(f"{fault.path.split('/', 2)[2]}\t{begin}\t{'starts' if not problem else 'dies'}\t{steps}\n")
             sys.stderr.write(lines[-1] + problem)
     TABLE.write_text("".join(lines))
 

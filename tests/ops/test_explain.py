@@ -164,22 +164,22 @@ def test_every_message_has_a_line() -> None:
         (
             "[2026-11-21 02:35:01,000] WARN Corruption found in segment 551 of log torn-0, truncating to offset 606.",
             {"segment": "551", "partition": "torn-0", "offset": "606"},
-            "kafkalog verify LOG_DIR/torn-0",
+            "kafkalog dump --segments LOG_DIR/torn-0",
         ),
         (
             "x WARN - [LogLoader partition=a-b-0, dir=/d 1] Corruption found in segment 551, truncating to offset 606",
             {"segment": "551", "partition": "a-b-0", "dir": "/d 1", "offset": "606"},
-            "kafkalog verify '/d 1/a-b-0'",
+            "kafkalog dump --segments '/d 1/a-b-0'",
         ),
         (
             "java.io.IOException: Malformed line in checkpoint file [/d/replication-offset-checkpoint]: orders",
             {"path": "/d/replication-offset-checkpoint", "reason": "orders"},
-            "kafkalog checkpoint /d/replication-offset-checkpoint",
+            "kafkalog dump --files /d/replication-offset-checkpoint",
         ),
         (
             f"Found invalid messages in log segment {DELETED}/5.log at byte offset 7.",
             {"path": f"{DELETED}/5.log", "position": "7"},
-            f"kafkalog verify {DELETED}",
+            f"kafkalog dump --resync {DELETED}/5.log",
         ),
     ],
 )
@@ -207,11 +207,11 @@ _LOG = "/mnt/disk 2/t-0/00000000000000000005"
             f"Attempt to append an offset (9) to slot 3 no larger than the last offset appended (9) to {_LOG}.index",
             "kafkalog verify '/mnt/disk 2/t-0'",
         ),
-        ("Error while loading log dir /mnt/disk.", "kafkalog verify /mnt/disk."),
-        ("[2026-03-02 07:08:09,123] ERROR Error while loading log dir /disk (old)", "kafkalog verify '/disk (old)'"),
+        ("Error while loading log dir /mnt/disk.", "kafkalog recover /mnt/disk."),
+        ("[2026-03-02 07:08:09,123] ERROR Error while loading log dir /disk (old)", "kafkalog recover '/disk (old)'"),
         (
             "[2026-03-02 07:08:09,123] ERROR Error while loading log dir /disk (o.ld) (kafka.log.LogManager:76)",
-            "kafkalog verify '/disk (o.ld)'",
+            "kafkalog recover '/disk (o.ld)'",
         ),
     ],
 )

@@ -21,7 +21,7 @@ from kafkalog_core.command_lines import shell_path
 from kafkalog_core.engine.targets import LogDirTarget
 from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.findings.kinds import AS_BROKER
+from kafkalog_core.findings.kinds import RECOVER
 from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
@@ -131,7 +131,7 @@ def _before_mark(finding: Finding, *, is_clean: bool) -> Finding:
     if _is_rebuilt(finding):
         return replace(finding, cure=_REINDEX)
     if finding.code in DAMAGE_REASONS and not is_clean:
-        return replace(finding, cure=_TRUNCATE, next_step=AS_BROKER)
+        return replace(finding, cure=_TRUNCATE, next_step=RECOVER)
     return replace(finding, cure=finding.cure or _VERIFY)
 
 

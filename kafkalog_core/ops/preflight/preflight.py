@@ -26,7 +26,7 @@ from kafkalog_core.ops.preflight.further import (
 )
 from kafkalog_core.ops.preflight.partition_starts import PartitionStart, load_partition, total_of, with_findings
 from kafkalog_core.ops.preflight.sentences import log_line_of, verdict_of, what_of, why_of
-from kafkalog_core.ops.preflight.ways import way_of
+from kafkalog_core.ops.preflight.ways import Ways
 from kafkalog_core.ops.repair.context import read_context, target_dirs
 from kafkalog_core.ops.verify.engine import log_bytes, verify
 from kafkalog_core.ops.verify.request import VerifyRequest
@@ -80,6 +80,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
         start: what the parts of the disk decide about the whole.
         partitions: each with its start, in the order of the directories.
         guess: the release, with its evidence.
+        request: the release and settings that were given.
         findings: about the log directories themselves, and what several of them show together.
         doubts: why the result may be wrong, a sentence each.
         further: findings of other checks of the start.
@@ -91,6 +92,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
     start: DiskStart
     partitions: tuple[PartitionStart, ...]
     guess: ReleaseGuess
+    request: SettingsRequest = SettingsRequest()
     findings: tuple[Finding, ...] = ()
     doubts: tuple[str, ...] = ()
     further: tuple[Finding, ...] = ()
@@ -107,6 +109,11 @@ class Preflight(Struct, frozen=True, kw_only=True):
     def log_dirs(self) -> tuple[str, ...]:
         """Paths of the log directories."""
         return tuple(self.start.log_dirs)
+
+    @property
+    def ways(self) -> Ways:
+        """The commands that avoid what the start does."""
+        return Ways(self.log_dirs, self.request)
 
     @property
     def touched(self) -> tuple[PartitionStart, ...]:
@@ -167,7 +174,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
         """Yield the rows."""
         yield RowChunk(tables.PREFLIGHT, [self._row()])
         yield RowChunk(tables.START_EVENT, [*self._event_rows()])
-        yield RowChunk(tables.PARTITION_START, [_partition_row(each, self.log_dirs) for each in self.touched])
+        yield RowChunk(tables.PARTITION_START, [_partition_row(each, self.ways) for each in self.touched])
         yield RowChunk(tables.LOSS, [loss.row() for each in self.touched for loss in each.losses])
         yield RowChunk(tables.START_STEP, [row for each in self.partitions for row in _step_rows(each)])
         yield RowChunk(tables.FINDING, [finding.row() for finding in self.all_findings])
@@ -211,11 +218,11 @@ class Preflight(Struct, frozen=True, kw_only=True):
                 "sentence": event.sentence,
                 "code": None if finding is None else finding.code,
                 "log_line": log_line_of(event),
-                "next_command": None if finding is None else finding.next_command,
+                "next_command": self.ways.of_event(event),
             }
 
 
-def _partition_row(start: PartitionStart, log_dirs: Sequence[str]) -> dict[str, object]:
+def _partition_row(start: PartitionStart, ways: Ways) -> dict[str, object]:
     result = start.result
     is_loaded = result is not None and result.problem is None
     name = start.place.name
@@ -234,7 +241,7 @@ def _partition_row(start: PartitionStart, log_dirs: Sequence[str]) -> dict[str, 
         "hidden_offsets": start.hidden_offsets,
         "silent": len(start.silent),
         "recovery_bytes": start.recovery_bytes,
-        "next_command": way_of(start, log_dirs),
+        "next_command": ways.of_partition(start),
     }
 
 
@@ -299,6 +306,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         start=start,
         partitions=partitions,
         guess=contexts[0].guess,
+        request=request.kafka,
         findings=tuple(finding for each in findings.values() for finding in each if _is_shown(finding)),
         doubts=tuple(_doubts(contexts)),
         further=(
@@ -322,6 +330,7 @@ def _of_refused(contexts: Sequence[DirContext], findings: Mapping[str, tuple[Fin
             PartitionStart(place=part.place, log_dir=part.log_dir, result=None, fate=start.fate(part)) for part in parts
         ),
         guess=contexts[0].guess,
+        request=contexts[0].request,
         findings=tuple(finding for each in findings.values() for finding in each),
         doubts=tuple(_doubts(contexts)),
     )

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.ops.preflight.partition_starts import total_of
-from kafkalog_core.text import count_of
+from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kafkalog_core.findings.kinds import BrokerMessage
+    from kafkalog_core.findings.kinds import BrokerMessage, Finding
     from kafkalog_core.kafka.sim.start.disk import DiskStart, Fate, StartEvent
     from kafkalog_core.ops.preflight.partition_starts import PartitionStart
 
@@ -27,7 +27,22 @@ _FATES: Final[Mapping[Fate, str]] = {
     "stray": "renamed to -stray",
     "unknown": "not simulated",
 }
+_SUBJECTS: Final = {
+    "log": "damage in the log",
+    "batch": "damage in the log",
+    "record": "damage in the log",
+    "txn": "a damaged transaction",
+    "index": "wrong indexes",
+    "timeindex": "wrong indexes",
+    "txnindex": "wrong transaction indexes",
+    "snapshot": "wrong producer snapshots",
+    "epochs": "wrong leader epochs",
+}
+_MISSING: Final = frozenset({"segment.gap", "batch.gap", "batch.gaps"})
+_EPOCHS: Final = frozenset({"batch.epoch-back", "batch.bad-epoch"})
 _SHOWN: Final = 3
+_REFUSED: Final = "A broker refuses the file: "
+"""How the messages of findings about text files begin."""
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _NOT_SIMULATED: Final = "no file at the top of its directory shows how the broker was stopped, or it is of Kafka 0.7"
 
@@ -50,6 +65,8 @@ def verdict_of(
         closed: number of files that the user of the broker may be unable to open.
     """
     head, stop = f"A {release} broker", start.stop
+    if stop is None and partitions and all(each.fate == "unknown" for each in partitions):
+        return f"What {head[0].lower()}{head[1:]} does with {_names(partitions)} is not simulated"
     if stop is None:
         parts = [*_directories(start, partitions), *_logs(partitions)]
         if closed:
@@ -57,9 +74,13 @@ def verdict_of(
         return f"{head} starts{_joined(parts)}{_after(partitions, is_harmed=is_harmed)}"
     more = len({event.path for event in start.events if event.effect == "stops"} - {stop.path})
     others = f" ({counted(more, 'other file')} {'stops' if more == 1 else 'stop'} it too)" if more else ""
-    truncated = sum(each.is_truncated for each in partitions)
-    last = ", and no other log directory is left" if stop.effect == "offline" else ""
-    before = f"; while it loads other partitions it may truncate {counted(truncated, 'log')}" if truncated else ""
+    truncated = [each for each in partitions if each.is_truncated]
+    last = "; no other log directory is left" if stop.effect == "offline" else ""
+    before = ""
+    if truncated:
+        lost = total_of(each.lost_records for each in truncated)
+        records = f" ({counted(lost, 'record')})" if lost else ""
+        before = f"; while it loads other partitions it may truncate {counted(len(truncated), 'log')}{records}"
     return f"{head} does not start: {event_text(stop, tuple(start.log_dirs))}{last}{others}{before}"
 
 
@@ -67,7 +88,7 @@ def event_text(event: StartEvent, log_dirs: Sequence[str]) -> str:
     """Return the file of an event, and what is wrong with it, without a full stop."""
     name = _short(event.path, log_dirs)
     place = name if event.position is None else f"{name}, byte {event.position:,}"
-    return f"{place}: {event.sentence.rstrip('.')}"
+    return f"{place}: {event.sentence.removeprefix(_REFUSED).rstrip('.')}"
 
 
 def logged_message(event: StartEvent) -> BrokerMessage | None:
@@ -107,14 +128,17 @@ def _directories(start: DiskStart, partitions: Sequence[PartitionStart]) -> Iter
     offline = start.offline
     if offline:
         named = offline[0] if len(offline) == 1 else counted(len(offline), "log directory")
-        count = sum(each.fate in {"offline", "refused"} for each in partitions)
-        yield f"takes {named} offline with {counted(count, 'partition')}"
+        within = [each for each in partitions if each.fate in {"offline", "refused"}]
+        records = counted(sum(each.records for each in within), "record")
+        yield f"takes {named} offline with {counted(len(within), 'partition')} ({records})"
     strays = [each for each in partitions if each.fate == "stray"]
     if strays:
-        yield f"sets {_names(strays)} aside (renames {'it' if len(strays) == 1 else 'them'} to -stray)"
+        records = counted(sum(each.records for each in strays), "record")
+        yield f"sets {_names(strays)} with {records} aside (renames {'it' if len(strays) == 1 else 'them'} to -stray)"
     unserved = [each for each in partitions if each.fate == "unserved"]
     if unserved:
-        yield f"serves none of {counted(len(unserved), 'partition')}"
+        records = counted(sum(each.records for each in unserved), "record")
+        yield f"serves none of {counted(len(unserved), 'partition')} ({records})"
 
 
 def _logs(partitions: Sequence[PartitionStart]) -> Iterator[str]:
@@ -135,6 +159,7 @@ def _logs(partitions: Sequence[PartitionStart]) -> Iterator[str]:
 def _after(partitions: Sequence[PartitionStart], *, is_harmed: bool) -> str:
     """Return what is lost, or that nothing is, as the end of the sentence."""
     losing = [each for each in partitions if each.losses]
+    losing = [each for each in losing if each.lost_records != 0] or losing
     texts = []
     if losing:
         records = total_of(each.lost_records for each in losing)
@@ -142,7 +167,7 @@ def _after(partitions: Sequence[PartitionStart], *, is_harmed: bool) -> str:
         what = "an unknown number of records" if records is None else counted(records, "record")
         first = losing[0].first_lost
         from_ = f" from offset {first:,} on" if len(losing) == 1 and first is not None else ""
-        texts.append(f"{what} of {where}{from_} {'is' if records == 1 else 'are'} lost")
+        texts.append(f"{what} of {where}{from_} {'is' if records == 1 else 'are'} lost{_committed(losing)}")
     hidden = [each for each in partitions if each.hidden_offsets]
     if hidden:
         offsets = sum(each.hidden_offsets for each in hidden)
@@ -156,8 +181,27 @@ def _after(partitions: Sequence[PartitionStart], *, is_harmed: bool) -> str:
         texts.append(f"what happens to {_names(unknown)} is unknown")
     silent = [each for each in partitions if each.silent]
     if silent:
-        texts.append(f"{_names(silent)} {'is' if len(silent) == 1 else 'are'} wrong afterwards without a message")
+        wrong = first_of([*dict.fromkeys(_kind_of(finding) for each in silent for finding in each.silent)])
+        texts.append(f"it does not notice what is wrong in {_names(silent)}: {wrong}")
     return f": {'; '.join(texts)}" if texts else ""
+
+
+def _committed(losing: Sequence[PartitionStart]) -> str:
+    """Return how many of the lost records are committed, as the end of a clause."""
+    if total_of(each.lost_records for each in losing) == 0:
+        return ""
+    committed = total_of(each.lost_committed for each in losing)
+    if committed is None:
+        return ", and it is unknown whether they were committed"
+    return f", at least {committed:,} of them committed" if committed else ", none of them known to be committed"
+
+
+def _kind_of(finding: Finding) -> str:
+    """Return what a finding about something that a start does not notice is about, in a few words."""
+    if finding.code in _MISSING:
+        return "missing offsets"
+    subject = "epochs" if finding.code in _EPOCHS else finding.code.partition(".")[0]
+    return _SUBJECTS.get(subject, "other damage")
 
 
 def _names(partitions: Sequence[PartitionStart]) -> str:
@@ -180,7 +224,7 @@ def what_of(start: PartitionStart) -> str:
     if not words and any(step.kind == "renamed" for step in start.steps):
         words.append("segments replaced")
     if start.silent:
-        words.append("wrong without a message")
+        words.append("damage that it does not notice")
     return ", ".join(words) or "files rebuilt or deleted"
 
 
@@ -207,5 +251,5 @@ def why_of(start: PartitionStart) -> str:
     if renamed:
         texts.append(f"{counted(len(renamed), 'file')} renamed: {renamed[0].why}")
     if start.silent:
-        texts.append(f"{counted(len(start.silent), 'finding')} about what the start neither notices nor repairs")
+        texts.append(f"{counted(len(start.silent), 'finding')} below")
     return "; ".join(texts)

@@ -5,45 +5,69 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_path
+from kafkalog_core.findings.kinds import RECOVERS
+from kafkalog_core.ops.repair.context import recovery_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+    from kafkalog_core.kafka.sim.start.disk import StartEvent
     from kafkalog_core.ops.preflight.partition_starts import PartitionStart
 
-__all__ = ["way_of", "ways_of_all"]
+__all__ = ["Ways"]
 
-_OF_HIDDEN: Final = "kafkalog verify {}"
-_OF_UNKNOWN: Final = "kafkalog truncate {} --as-broker"
-_STEPS: Final = ("kafkalog checkpoint ", "kafkalog reindex ")
-"""Repairs of single files, which are parts of the plan of `kafkalog recover`."""
+_OF_RELEASES: Final = frozenset({"old-release", "first-offset"})
+"""Why a load ends at a log that is not damaged: releases since 2.0 start on it."""
+_MOST_OTHERS: Final = 3
 
 
-def way_of(start: PartitionStart, log_dirs: Sequence[str]) -> str | None:
-    """Return the command line that avoids what a start does to a partition; None: there is none.
+class Ways:
+    """The command lines that avoid what a start does.
 
     Args:
-        start: of the partition.
         log_dirs: of the broker: recover also writes their checkpoints and clean shutdown files, and the one with the
             metadata log shows which other replicas there are.
+        request: the release and settings that were given; recover needs the same.
     """
-    if start.cut is not None or start.fate == "refused":
-        return _recovery(log_dirs)
-    if start.hidden_offsets:
-        return _OF_HIDDEN.format(shell_path(start.place.path))
-    return _OF_UNKNOWN.format(shell_path(start.place.path)) if start.fate == "unknown" else None
 
+    def __init__(self, log_dirs: Sequence[str], request: SettingsRequest) -> None:
+        self._recovery = f"kafkalog recover {recovery_words(log_dirs, request)}"
+        self._compat = f"kafkalog preflight --compat {' '.join(map(shell_path, log_dirs))}"
 
-def ways_of_all(commands: Iterable[str], log_dirs: Sequence[str]) -> Iterator[str]:
-    """Yield command lines without repetition; in place of all repairs of single files that of the broker, last."""
-    rest = []
-    for command in dict.fromkeys(commands):
-        if command.startswith(_STEPS) or command == _recovery(log_dirs):
-            rest = [_recovery(log_dirs)]
-        else:
-            yield command
-    yield from rest
+    def of_event(self, event: StartEvent) -> str | None:
+        """Return the command for what more than the load of one partition decides; None: there is none."""
+        finding = event.finding
+        if finding is None or finding.next_step in RECOVERS:
+            return None if finding is None else self._recovery
+        return finding.next_command
 
+    def of_partition(self, start: PartitionStart) -> str | None:
+        """Return the command that avoids what a start does to a partition; None: there is none, or none is needed."""
+        problem = None if start.result is None else start.result.problem
+        if problem is not None and problem.kind in _OF_RELEASES:
+            return self._compat
+        is_repaired = any(finding.next_step in RECOVERS for finding in start.silent)
+        is_harmed = start.cut is not None or start.fate in {"refused", "unknown"} or start.hidden_offsets
+        return self._recovery if is_harmed or is_repaired else None
 
-def _recovery(log_dirs: Sequence[str]) -> str:
-    return f"kafkalog recover {' '.join(map(shell_path, log_dirs))}"
+    def of_all(self, events: Iterable[StartEvent], starts: Sequence[PartitionStart]) -> Iterator[str]:
+        """Yield the commands without repetition: what a person does by hand, then recover, which repairs the rest.
+
+        What recover does not repair is shown by the commands of the findings: the first ones, if there is no other.
+        """
+        commands, named = [], []
+        for event in events:
+            commands.append(self.of_event(event))
+            named += [] if commands[-1] is None else [f"{event.path}/"]
+        for each in starts:
+            place = f"{each.place.path}/"
+            if each.fate != "refused" or not any(path.startswith(place) for path in named):
+                commands.append(self.of_partition(each))
+        found = [command for command in dict.fromkeys(commands) if command is not None]
+        yield from (command for command in found if command != self._recovery)
+        if self._recovery in found:
+            yield self._recovery
+        elif not found:
+            others = (finding.next_command for each in starts for finding in each.silent)
+            yield from [command for command in dict.fromkeys(others) if command is not None][:_MOST_OTHERS]

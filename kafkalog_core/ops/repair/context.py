@@ -11,24 +11,25 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from kafkalog_core.command_lines import shell_path
+from kafkalog_core.command_lines import shell_path, shell_word
 from kafkalog_core.engine.named_dirs import NamedDirs
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
 from kafkalog_core.errors import DeniedError, SelectionError, SettingError, StorageError
-from kafkalog_core.findings.kinds import AS_BROKER, AS_BROKER_WITH
+from kafkalog_core.findings.kinds import AS_BROKER, AS_BROKER_WITH, DUMP_RECORDS, RECOVER, RECOVER_WITH_OTHERS
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.rules.releases import with_log_files
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners, metadata_file, other_node_of, read_topic_id
 from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
-from kafkalog_core.kafka.sim.named_dirs import other_dirs, related_dirs
+from kafkalog_core.kafka.sim.named_dirs import identity_of, other_dirs, related_dirs
 from kafkalog_core.kafka.sim.settings import read_server, read_settings
 from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
 from kafkalog_core.storage.access import denial, may_list
 from kafkalog_core.storage.listing import SegmentState, list_directory, stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
-from kafkalog_core.storage.paths import absolute
+from kafkalog_core.storage.partition import partition_name
+from kafkalog_core.storage.paths import absolute, real
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ __all__ = [
     "guess_release",
     "only_target_dir",
     "read_context",
+    "recovery_words",
     "stray_first",
     "target_dir",
     "target_dirs",
@@ -151,11 +153,39 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
         found = next((path for path in paths if os.path.isdir(f"{path}/{name}")), None)
         return None if found is None or os.path.isdir(f"{self.target.root}/{name}") else found
 
-    def with_metadata_dir(self, finding: Finding) -> Finding:
-        """Return a finding whose next command names the metadata log that was read for it, if it names as-broker.
+    @cached_property
+    def _dirs_to_recover(self) -> tuple[str, ...]:
+        """The log directories of the broker that were named, with that of the metadata log; empty outside of any.
 
-        Where a broker truncates depends on settings of topics, which the command would not know otherwise.
+        One whose meta.properties is lost may be of the broker of any named one.
         """
+        log_dir = self.target.log_dir
+        if log_dir is None or not log_dir.is_broker_dir:
+            return ()
+        own, named = real(log_dir.path), {real(path): path for path in self.target.named_dirs.paths}
+        try:
+            found = {real(each.path): each for each in self.related_dirs}
+        except (SettingError, StorageError):
+            found = {}
+        if identity_of(log_dir.path).cluster_id is not None:
+            metadata = None if self._metadata_dir is None else real(self._metadata_dir)
+            same = {at for at, each in found.items() if each.is_same_broker}
+            named = {at: path for at, path in named.items() if at in {*same, metadata}}
+        of_config = {at: each.path for at, each in found.items() if each.is_same_broker}
+        return tuple({**of_config, **named, own: log_dir.path}.values())
+
+    def with_dirs(self, finding: Finding) -> Finding:
+        """Return a finding whose next command names the log directories of the broker, where it depends on them.
+
+        What recover keeps depends on the metadata log, which shows the other replicas. Where `truncate --as-broker`
+        truncates depends on settings of topics, which are in the metadata log too.
+        """
+        if finding.next_step in {RECOVER, RECOVER_WITH_OTHERS}:
+            if _is_deleted(finding):
+                return replace(finding, next_step=DUMP_RECORDS)
+            dirs = self._dirs_to_recover
+            words = recovery_words(dirs, self.request) if dirs else ""
+            return replace(finding, dirs=words, next_step=RECOVER if dirs[1:] else finding.next_step)
         directory = os.path.dirname(finding.path)
         is_served = os.path.basename(directory) == f"{finding.topic}-{finding.partition}"
         if finding.next_step != AS_BROKER or not is_served or self._metadata_dir is None:
@@ -234,6 +264,18 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
         broker_dir = self.broker_dir.only(name)
         target = replace(self.target, log_dir=broker_dir.log_dir, partitions=(), named_dirs=NamedDirs())
         return replace(self, target=target, broker_dir=broker_dir, known_settings=self.settings.for_one())
+
+
+def recovery_words(dirs: Iterable[str], request: SettingsRequest) -> str:
+    """Return log directories as words of `kafkalog recover`, with the release and the settings that were given."""
+    words = [] if request.kafka is None else ["--kafka", shell_word(request.kafka)]
+    words += [] if request.config is None else ["--config", shell_path(request.config)]
+    return " ".join([*words, *map(shell_path, dirs)])
+
+
+def _is_deleted(finding: Finding) -> bool:
+    """Return whether a file is in a partition directory that a broker deletes: it is read, and not repaired."""
+    return partition_name(os.path.dirname(absolute(finding.path))).state is DirectoryState.DELETE
 
 
 class PartitionFacts(Struct, frozen=True, kw_only=True):

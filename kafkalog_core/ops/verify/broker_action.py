@@ -430,7 +430,7 @@ _FAILS: Final = frozenset(
 _CLEAN: Final = "the last shutdown was clean"
 _SAFE: Final = "Verified: without that file the next start would truncate nothing else in this log directory."
 
-_ALONE: Final = "This partition can be truncated alone: kafkalog truncate --at-damage shows the plan."
+_ALONE: Final = "One plan repairs all of them: kafkalog recover."
 
 
 class _TruncationPlace(NamedTuple):

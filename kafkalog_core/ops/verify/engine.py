@@ -181,11 +181,14 @@ class _Runner:
         results = self._results(self._all_work())
         for target in self._request.targets:
             yield from interrupted_runs(target)
-            yield from map(_errors_first, self._target_verdicts(target, results))
+            yield from map(self._finished, self._target_verdicts(target, results))
             if isinstance(target, LogDirTarget):
-                yield _errors_first(self._log_dirs.verdict(target))
+                yield self._finished(self._log_dirs.verdict(target))
         if self._request.others is None:
-            yield from map(_errors_first, self._log_dirs.across())
+            yield from map(self._finished, self._log_dirs.across())
+
+    def _finished(self, verdict: Verdict) -> Verdict:
+        return _errors_first(self._log_dirs.with_commands(verdict))
 
     def _target_verdicts(self, target: Target, results: Iterator[Verdict]) -> Iterator[Verdict]:
         """Yield the verdicts of a target's partitions in order, but last those that depend on the other partitions.

@@ -14,7 +14,7 @@ from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarg
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, for_rules, found
 from kafkalog_core.findings.broker_actions import DOES_NOT_START
-from kafkalog_core.findings.kinds import AS_BROKER
+from kafkalog_core.findings.kinds import RECOVERS
 from kafkalog_core.findings.logdirs import EMPTY_STRAY
 from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
 from kafkalog_core.format.checkpoint import CheckpointOffset
@@ -186,6 +186,17 @@ class LogDirs:
         is_whole = isinstance(target, LogDirTarget) and target.is_whole
         return replace(verdict, findings=unmarking.with_warnings(verdict.findings, is_whole=is_whole))
 
+    def with_commands(self, verdict: _Verdict) -> _Verdict:
+        """Return a verdict whose findings name the log directories of the broker in their next commands."""
+        return replace(verdict, findings=tuple(map(self._with_dirs, verdict.findings)))
+
+    def _with_dirs(self, finding: Finding) -> Finding:
+        if finding.next_step not in RECOVERS:
+            return finding
+        parent = os.path.dirname(absolute(finding.path))
+        around = filter(None, map(self._broker_dirs.get, (parent, os.path.dirname(parent))))
+        return next((self._dir_context(each).with_dirs(finding) for each in around), finding)
+
     def _new_unmarking(self) -> Unmarking:
         return Unmarking(has_checksums=self._depth is None or self._depth.level != "headers")
 
@@ -211,8 +222,6 @@ class LogDirs:
             findings = [self._of_release(finding, broker_dir, is_without_id=is_without_id) for finding in findings]
         if broker_dir is not None and is_served:
             findings += self._start_findings(broker_dir, place, starts, findings, is_cleaned=bool(context.is_cleaned))
-            if any(finding.next_step == AS_BROKER for finding in findings):
-                findings = [self._dir_context(broker_dir).with_metadata_dir(finding) for finding in findings]
         if verdict.log_end_offset is not None:
             self._note_end(broker_dir, place, verdict.log_end_offset)
         if verdict.metadata is not None:

@@ -166,7 +166,7 @@ def test_missing_checkpoints(tmp_path: Path, name: str) -> None:
     (directory / name).unlink()
     (item,) = find(directory)
     assert brief([item]) == [Found("error", "checkpoint.missing", name, None)]
-    mends = f"kafkalog checkpoint {directory} --apply"
+    mends = f"kafkalog recover {directory}"
     assert item.next_command == (mends if name == RECOVERY else None)  # of the others only a backup has the entries
 
 
@@ -509,4 +509,4 @@ def test_damage_is_told_with_what_this_broker_will_do(tmp_path: Path) -> None:
     (item,) = log_dirs.with_findings(verdict).findings
     assert item.severity == "error"
     assert (item.broker_action or "").startswith("Does not start")
-    assert "copy the directory away" in (item.cure or "")
+    assert "kafkalog recover" in (item.cure or "")

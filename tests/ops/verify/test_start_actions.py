@@ -126,7 +126,7 @@ def test_damage_next_to_a_refused_file_is_not_truncated_first(tmp_path: Path) ->
     (root / "t-0" / EPOCHS).write_bytes(b"0\n3\n0 0\n")
     (finding,) = findings(root, code="batch.crc-mismatch")
     assert (finding.broker_action or "").startswith("Takes the whole log directory offline: it refuses leader-epoch")
-    assert (finding.cure or "").startswith("Mend the other file first")
+    assert (finding.cure or "").startswith("The other file comes first")
     assert "truncate" not in (finding.next_command or "")
 
 
@@ -140,7 +140,7 @@ def test_the_last_batch_hides_others(tmp_path: Path, is_clean: bool) -> None:
     assert refusal.code == "truncate.end-lost"
     told = "takes offset 4 as the log end offset, although the log holds whole batches up to offset 5"
     assert told in refusal.message
-    assert refusal.next_command == f"kafkalog truncate {root}/t-0 --at-damage"
+    assert refusal.next_command == f"kafkalog recover --kafka 4.3 {root}"
 
 
 def test_offsets_below_the_base_alone_hide_nothing(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_offsets_below_the_base_alone_hide_nothing(tmp_path: Path) -> None:
     (refusal,) = plan(root, as_broker=True).plan.report.refusals
     assert (refusal.code, refusal.next_command) == (
         "truncate.broker-stops",
-        f"kafkalog truncate {root}/t-0 --at-damage",
+        f"kafkalog recover --kafka 4.3 {root}",
     )
 
 
@@ -193,7 +193,7 @@ def test_an_open_transaction_is_forgotten_without_a_snapshot(tmp_path: Path) -> 
     root = disk(tmp_path, {0: [batch(0, 1, **OWN), (2, 3)]}, is_clean=True)
     (finding,) = findings(root, code="txn.open")
     assert (finding.broker_action or "").startswith("Forgets the transaction at its next start")
-    assert finding.next_command == f"kafkalog reindex {root}/t-0 --apply"
+    assert finding.next_command == f"kafkalog recover {root}"
     (root / "t-0" / f"{4:020}.snapshot").write_bytes(build.snapshot([]))
     assert action(root, "txn.open").startswith("Waits for its marker")
     (root / "t-0" / f"{4:020}.snapshot").unlink()
@@ -202,7 +202,7 @@ def test_an_open_transaction_is_forgotten_without_a_snapshot(tmp_path: Path) -> 
 
 
 # --- the next command -------------------------------------------------------------------------------------------------
-def test_as_broker_names_the_metadata_log_that_was_read(tmp_path: Path) -> None:
+def test_recover_is_given_the_metadata_log_that_was_read(tmp_path: Path) -> None:
     """A record outside of the open transaction of its producer stops the broker, wherever the index has entries."""
     plain = batch(2, 3, producer_id=7, producer_epoch=0, base_sequence=2)
     root = disk(tmp_path, {0: [batch(0, 1, **OWN), plain]}, is_clean=False)
@@ -211,8 +211,8 @@ def test_as_broker_names_the_metadata_log_that_was_read(tmp_path: Path) -> None:
     write_metadata_log(metadata, topic_record("t"), config_record(TOPIC, "t", "segment.index.bytes", "1000"))
     (alone,) = findings(root, code="txn.plain-inside")
     (both,) = findings(root, metadata, code="txn.plain-inside")
-    assert alone.next_command == f"kafkalog truncate {root}/t-0 --as-broker"
-    assert both.next_command == f"kafkalog truncate {root} '{metadata}' --as-broker --topic t --partition 0"
+    assert alone.next_command == f"kafkalog recover {root}"
+    assert both.next_command == f"kafkalog recover {root} '{metadata}'"
 
 
 # --- a directory that does not change ---------------------------------------------------------------------------------

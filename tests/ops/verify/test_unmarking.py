@@ -85,7 +85,7 @@ def test_damage_in_any_partition_forbids_it(home: Path, damaged: str) -> None:
     assert cure.startswith("Start no broker")
     assert UNSAFE in cure
     assert f"in 1 of 2 partitions, the first {damaged} at byte 0 of {path.name}." in cure
-    assert "kafkalog truncate --at-damage" in cure
+    assert "kafkalog recover" in cure
 
 
 def test_what_lies_below_the_recovery_point_is_not_recovered(home: Path) -> None:
@@ -189,16 +189,16 @@ def test_every_text_that_deletes_the_mark_says_whose_it_is() -> None:
 
 
 def test_the_cure_names_the_command_that_comes_next_before_the_mark() -> None:
-    """A cure does not send the reader to delete a file by hand while the next command is a cut."""
+    """A cure does not send the reader to delete a file by hand before the command that repairs it."""
     cures = {each.cure for each in (*START_ACTIONS.values(), *AFTER_EITHER.values()) if each.cure is not None}
-    both = [cure for cure in cures if CLEAN_MARK in cure and "kafkalog truncate --at-damage" in cure]
+    both = [cure for cure in cures if CLEAN_MARK in cure and "kafkalog recover" in cure]
     assert len(both) == 2
-    assert all(cure.index("kafkalog truncate --at-damage") < cure.index("elete") for cure in both)
+    assert all(cure.index("kafkalog recover") < cure.index("elete") for cure in both)
 
 
 def test_a_torn_end_after_a_clean_stop_is_cut_by_a_command(home: Path) -> None:
     tear(home)
     torn = found(home)["log.torn-tail"]
-    assert torn.next_command == f"kafkalog truncate {home}/orders-0 --at-damage"
-    command = "copy the directory away and truncate the log here: kafkalog truncate --at-damage"
-    assert (torn.cure or "").startswith(f"Stop the broker, {command}. Or delete {CLEAN_MARK}")
+    assert torn.next_command == f"kafkalog recover {home}"
+    assert (torn.cure or "").startswith("Stop the broker. Run kafkalog recover: ")
+    assert f" Or delete {CLEAN_MARK}: " in (torn.cure or "")

@@ -1,8 +1,9 @@
-"""The walk from verify's advice to a disk that is repaired: nothing is run but the commands that kafkalog prints.
+"""The walk from kafkalog's advice to a disk that is repaired: nothing is run but the commands that kafkalog prints.
 
-`verify` names a command for a finding; a plan names the command that applies it; a refusal names the command or the
-option that settles it. A walk follows them one after the other, as somebody would who reads nothing else, until verify
-names no command that was not run on this very disk.
+`verify` names a command for a finding, `preflight` for what a start would do, `explain` for the lines of the broker's
+own log; a plan names the command that applies it; a refusal names the command or the option that settles it. A walk
+follows them one after the other, as somebody would who reads nothing else, until verify, or preflight, names no command
+that was not run on this very disk.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import tarfile
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from click.testing import CliRunner
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 RELEASE: Final = "4.3"
 _METADATA: Final = "{base}-metadata-log-dir.tar.gz"
 _MOST: Final = 30
+_FOLLOWED: Final = ("kafkalog recover ", "kafkalog preflight ", "kafkalog verify ")
+Begin = Literal["verify", "preflight", "explain"]
 _ID: Final = re.compile(r"(?<![\w/.-])[\w-]{22}(?![\w/.-])")
 
 
@@ -52,12 +55,19 @@ class Walk:
     steps: list[tuple[str, int]] = field(default_factory=list)
     left: list[dict[str, Any]] = field(default_factory=list)
 
-    def go(self) -> None:
-        """Follow what is printed; fail where that goes in circles."""
+    def go(self, begin: Begin = "verify", log: Path | None = None) -> None:
+        """Follow what is printed; fail where that goes in circles.
+
+        Args:
+            begin: the command that is run first; after explain, preflight judges what is left.
+            log: of the broker, for explain.
+        """
         tried: set[str] = set()
+        heard = [] if log is None else self._heard(log)
         for _ in range(_MOST):
             self.left = [row for row in self._verify() if row["severity"] == "error"]
-            command = next((each for each in self._named() if each not in tried), None)
+            named = self._named() if begin == "verify" else [*heard, *self._foreseen(self._preflight())]
+            command = next((each for each in named if each not in tried), None)
             if command is None:
                 return
             while command is not None and command not in tried:
@@ -67,6 +77,10 @@ class Walk:
                     tried = {each for each in tried if not each.startswith("kafkalog ")}
         message = f"the advice goes in circles: {self.steps}"
         raise AssertionError(message)
+
+    def starts(self) -> bool:
+        """Whether a broker starts by itself now, as preflight foresees it."""
+        return all(row["starts"] for row in self._preflight() if row["type"] == "preflight")
 
     def errors(self) -> set[str]:
         """The codes of severity error that verify finds now."""
@@ -82,9 +96,40 @@ class Walk:
         ids = _ID.findall("" if row is None else str(row["message"]))
         return command.replace("ID_OF_THE_METADATA_LOG", ids[-1]) if ids else command
 
+    def _heard(self, log: Path) -> list[str]:
+        """The commands that explain prints for the errors of a broker's log, those of ours that look or plan.
+
+        The corpus has `$LOGDIR` for the log directory, and `$METADIR` for that of the metadata log.
+        """
+        result = invoke(f"kafkalog explain --log {shlex.quote(str(log))}")
+        assert result.exit_code == 0, result.output
+        errors = [
+            row for row in rows_of(result.stdout) if row["type"] == "broker_message" and row["severity"] == "error"
+        ]
+        commands = [command for row in errors for command in row["commands"].splitlines()]
+        home = str(self.homes[0])
+        placed = [re.sub(r"'\$LOGDIR([^']*)'", rf"{home}\1", command) for command in commands]
+        placed = [re.sub(r"\b(?:LOG_DIR|PLACE|DIR)\b", home, command) for command in placed]
+        return [self.filled(command) for command in placed if command.startswith(_FOLLOWED)]
+
+    def _preflight(self) -> list[dict[str, Any]]:
+        result = invoke(f"kafkalog preflight {self._paths}")
+        assert result.exit_code in {0, 4}, result.output
+        return rows_of(result.stdout)
+
+    def _foreseen(self, rows: list[dict[str, Any]]) -> list[str]:
+        """The commands of a preflight, in the order in which its table prints them: recover repairs the rest."""
+        kinds = {"start_event", "partition_start"}
+        named = [(str(row["next_command"]), row) for row in rows if row["type"] in kinds and row["next_command"]]
+        named.sort(key=lambda each: each[0].startswith("kafkalog recover "))
+        return [self.filled(command, {"message": row.get("sentence")}) for command, row in named]
+
+    @property
+    def _paths(self) -> str:
+        return shlex.join(map(str, [*self.homes, *([] if self.metadata is None else [self.metadata])]))
+
     def _verify(self) -> list[dict[str, Any]]:
-        named = [*self.homes, *([] if self.metadata is None else [self.metadata])]
-        result = invoke(f"kafkalog verify {shlex.join(map(str, named))}")
+        result = invoke(f"kafkalog verify {self._paths}")
         assert result.exit_code in {0, 4}, result.output
         return [row for row in rows_of(result.stdout) if row["type"] == "finding"]
 
@@ -98,8 +143,9 @@ class Walk:
         result = invoke(command)
         self.steps.append((command, result.exit_code))
         assert result.exit_code in {0, 3, 4}, f"{command}: {result.exit_code}: {result.output}"
-        plans = [row for row in rows_of(result.stdout) if row["type"] == "plan"]
-        named = [str(plan["next_command"]) for plan in plans if plan["next_command"]]
+        rows = rows_of(result.stdout)
+        plans = [row for row in rows if row["type"] == "plan"]
+        named = [str(plan["next_command"]) for plan in plans if plan["next_command"]] or self._foreseen(rows)
         if result.exit_code == 3:  # the option that settles it is named with the whole command line
             named += commands_of(result.stderr)
             assert named, f"{command} is refused, and no command is named: {result.stderr}"
