@@ -25,6 +25,7 @@ from kafkalog_cli.render.grid import (
 from kafkalog_cli.render.summary import SummaryTable, finding_lines, sentence_texts
 from kafkalog_core.ops.repair.plan_rows import ACTIONS, PlanRows
 from kafkalog_core.output import tables
+from kafkalog_core.output.clusters import CLUSTER_DIFFERENCE
 from kafkalog_core.text import count_of, sizes
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ _DETAILS: Final = {
         TableColumn("metadata log", lambda row: safe_text(str(row["path"]))),
         sentence_column("problem", "problem"),
     ),
-    tables.CLUSTER_DIFFERENCE.name: SHOWN[tables.CLUSTER_DIFFERENCE.name],
+    CLUSTER_DIFFERENCE.name: SHOWN[CLUSTER_DIFFERENCE.name],
     tables.QUORUM_PARTITION.name: (
         TableColumn("partition", lambda row: safe_text(f"{row['topic']}-{row['partition']}")),
         word_column("replicas", "replicas"),

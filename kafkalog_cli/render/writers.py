@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.transactions.transactions import TransactionsFound
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
-    from kafkalog_core.ops.zookeeper.request import ClusterFound, RowsFound, ZookeeperBasis
+    from kafkalog_core.ops.zookeeper.request import RowsFound, ZookeeperBasis, ZookeeperFound
     from kafkalog_core.output.chunk import BytesMode, Chunk
     from kafkalog_core.output.tables import Table
 
@@ -300,7 +300,7 @@ PLANS: Final[ResultKind[PlanRows]] = ResultKind(
         tables.TEXT_FILE,
         tables.TEXT_LINE,
         tables.QUORUM_DISK,
-        tables.CLUSTER_DIFFERENCE,
+        clusters.CLUSTER_DIFFERENCE,
         tables.QUORUM_PARTITION,
         tables.SETTING,
         tables.JOURNAL,
@@ -395,7 +395,7 @@ CLUSTERS: Final[ResultKind[ClusterFound]] = ResultKind(
     rows_of=f"{_OPS}.cluster.request:ClusterFound.chunks",
     for_people={"table": f"{_RENDER}.cluster_table:ClusterTable"},
 )
-ZOOKEEPERS: Final[ResultKind[RowsFound | ClusterFound | ZookeeperBasis]] = ResultKind(
+ZOOKEEPERS: Final[ResultKind[RowsFound | ZookeeperFound | ZookeeperBasis]] = ResultKind(
     tables=(
         tables.ZOOKEEPER_SERVER,
         tables.ZOOKEEPER,

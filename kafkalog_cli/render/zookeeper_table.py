@@ -20,7 +20,7 @@ from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, sentence_t
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, verdict
 from kafkalog_core.command_lines import shell_line
 from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
-from kafkalog_core.ops.zookeeper.request import ClusterFound, RowsFound, ZookeeperBasis
+from kafkalog_core.ops.zookeeper.request import RowsFound, ZookeeperBasis, ZookeeperFound
 from kafkalog_core.text import count_of, first_of, moment
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ _OWNERS: Final = (
 )
 
 
-class ZookeeperTable(SummaryTable["RowsFound | ClusterFound | ZookeeperBasis"]):
+class ZookeeperTable(SummaryTable["RowsFound | ZookeeperFound | ZookeeperBasis"]):
     """The cluster, or what was asked for instead."""
 
     def __init__(self, mode: str, paths: Sequence[str]) -> None:
@@ -140,17 +140,17 @@ class ZookeeperTable(SummaryTable["RowsFound | ClusterFound | ZookeeperBasis"]):
         self._mode = mode
         self._paths = tuple(paths)
         self._servers: list[Row] = []
-        self._clusters: list[ClusterFound] = []
+        self._clusters: list[ZookeeperFound] = []
         self._rows: list[Row] = []
         self._count = 0
         self._basis = ZookeeperBasis()
 
-    def write(self, item: RowsFound | ClusterFound | ZookeeperBasis) -> None:
+    def write(self, item: RowsFound | ZookeeperFound | ZookeeperBasis) -> None:
         """Keep an item; of nodes and changes the first ones."""
         if isinstance(item, ZookeeperBasis):
             self._basis = item
             self.add_findings(finding.row() for finding in item.findings)
-        elif isinstance(item, ClusterFound):
+        elif isinstance(item, ZookeeperFound):
             self._clusters.append(item)
         elif item.table.name == "zookeeper_server":
             self._servers += item.rows
@@ -301,7 +301,7 @@ def _is_whole(row: Row) -> bool:
     return bool(row["can_be_restored"])
 
 
-def _verdict(found: ClusterFound) -> str:
+def _verdict(found: ZookeeperFound) -> str:
     row, state = found.row, found.state
     at = "" if row["time_ms"] is None else f" of {moment(row['time_ms'])}"
     end = f"zxid {zxid_text(row['last_zxid'])}{at}"

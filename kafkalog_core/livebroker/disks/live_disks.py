@@ -187,7 +187,7 @@ class LiveDisks:
         if os.path.lexists(f"{self.path}/{_MARK}"):
             return
         # By a broker's defaults: the settings of its topics do not matter for what a recovery cuts.
-        options = {"kafka": asdict(SettingsRequest(kafka=str(LATEST), assume_defaults=True)), "as_broker": True}
+        rules = asdict(SettingsRequest(kafka=str(LATEST), assume_defaults=True))
         target = target_dir([self.path])
         # Changes follow no link below the directory that was named.
         target = replace(
@@ -195,6 +195,7 @@ class LiveDisks:
         )
         if not target.partitions:
             return
+        options = {"kafka": rules, "as_broker": True}
         request = PlanRequest(target=target, options=options, now_ms=self._clock_ms())
         draft = plan_to_apply(
             "recover", request, self._disk, undo_to=None, now_ms=self._clock_ms(), progress=NO_PROGRESS

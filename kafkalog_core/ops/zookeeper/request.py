@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog_core.output.schema import Table
     from kafkalog_core.topics.zookeeper_state import KafkaState
 
-__all__ = ["ClusterFound", "Row", "RowsFound", "ZookeeperBasis", "ZookeeperRequest", "rows_of"]
+__all__ = ["Row", "RowsFound", "ZookeeperBasis", "ZookeeperFound", "ZookeeperRequest", "rows_of"]
 
 Row = dict[str, Any]
 
@@ -50,7 +50,7 @@ class RowsFound(Struct, frozen=True):
     rows: tuple[Row, ...]
 
 
-class ClusterFound(Struct, frozen=True):
+class ZookeeperFound(Struct, frozen=True):
     """A Kafka cluster of the tree, and its row; None: there is none in the tree."""
 
     row: Row
@@ -71,12 +71,12 @@ class ZookeeperBasis(Struct, frozen=True, kw_only=True):
     can_be_restored: bool = True
 
 
-def rows_of(item: RowsFound | ClusterFound | ZookeeperBasis) -> Iterator[RowChunk]:
+def rows_of(item: RowsFound | ZookeeperFound | ZookeeperBasis) -> Iterator[RowChunk]:
     """Yield the rows of an item."""
     if isinstance(item, RowsFound):
         if item.rows:
             yield RowChunk(item.table, item.rows)
-    elif isinstance(item, ClusterFound):
+    elif isinstance(item, ZookeeperFound):
         yield RowChunk(tables.ZOOKEEPER, (item.row,))
     elif item.findings:
         yield RowChunk(tables.FINDING, tuple(finding.row() for finding in item.findings))

@@ -12,7 +12,7 @@ from kafkalog_core.kafka.sim.zookeeper.restoring import restore
 from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
 from kafkalog_core.ops.zookeeper.nodes import NodeRows, change_rows, difference_rows, hidden, normal_path
 from kafkalog_core.ops.zookeeper.rebalance import owner_rows
-from kafkalog_core.ops.zookeeper.request import ClusterFound, RowsFound, ZookeeperBasis, rows_of
+from kafkalog_core.ops.zookeeper.request import RowsFound, ZookeeperBasis, ZookeeperFound, rows_of
 from kafkalog_core.ops.zookeeper.servers import choose_server, restored_of
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.text import count_of, moment
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["difference", "get_nodes", "history", "owners", "summary", "tree"]
 
-Item = RowsFound | ClusterFound | ZookeeperBasis
+Item = RowsFound | ZookeeperFound | ZookeeperBasis
 
 
 def summary(request: ZookeeperRequest, report: Report, progress: Progress = NO_PROGRESS) -> Generator[Item, None, None]:
@@ -47,9 +47,9 @@ def summary(request: ZookeeperRequest, report: Report, progress: Progress = NO_P
         if chosen.servers.rows:
             yield chosen.servers
         for state in states:
-            yield ClusterFound(_cluster_row(restored, state, shows_secrets=request.shows_secrets), state)
+            yield ZookeeperFound(_cluster_row(restored, state, shows_secrets=request.shows_secrets), state)
         if not states:
-            yield ClusterFound(_tree_row(restored), None)
+            yield ZookeeperFound(_tree_row(restored), None)
         if request.has_nodes:
             yield from NodeRows(restored.tree, shows_secrets=request.shows_secrets).under(request.under)
 
