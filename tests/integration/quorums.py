@@ -10,7 +10,7 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -250,6 +250,14 @@ def _described(admin: AdminClient) -> dict[str, object]:
         "configs": configs,
         "acls": _acls(admin),
     }
+
+
+def elect_uncleanly(node: Broker) -> None:
+    """Ask for a leader of each partition that has none, whatever it may lack."""
+    admin = admin_of(node)
+    wanted = [TopicPartition(*place) for place, leader in leaders(node).items() if leader < 0]
+    if wanted:
+        admin.elect_leaders(ElectionType.UNCLEAN, wanted, request_timeout=20).result(SECONDS)
 
 
 def leaders(node: Broker) -> dict[tuple[str, int], int]:

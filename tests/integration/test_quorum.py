@@ -84,6 +84,7 @@ def test_the_only_disk_that_is_left(release: str, is_static: bool, tmp_path: Pat
     with cluster(_libs(release), tmp_path, release=release, is_static=is_static) as nodes:
         start_all(nodes)
         fill(nodes[1])
+        make(nodes[1], [NewTopic("gone", num_partitions=1, replica_assignment=[[2, 3]])])
         time.sleep(2)  # until the followers have it all
         before = _own(described(nodes[1]))
         _kill(*nodes.values())
@@ -104,11 +105,22 @@ def test_the_only_disk_that_is_left(release: str, is_static: bool, tmp_path: Pat
         outcomes = {
             (row["topic"], row["partition"]): row["outcome"] for row in plan.rows if row["type"] == "quorum_partition"
         }
-        wait_for(lambda: set(leaders(survivor).values()) == {1}, f"leaders {leaders(survivor)}")
-        assert {outcomes[place] for place in leaders(survivor) if not place[0].startswith("__")} == {"in-sync"}
+        gone = ("gone", 0)
+        assert {outcomes.pop(place) for place in leaders(survivor) if place != gone and place in outcomes} == {
+            "in-sync"
+        }
+        assert outcomes == {gone: "none"}
+        time.sleep(12)  # until the others are fenced
+        quorums.elect_uncleanly(survivor)
+        wait_for(lambda: _has_leaders(survivor, gone), f"leaders {leaders(survivor)}")
         survivor.stop()
         refused = run("undo", survivor.log_dir, "--apply")
         assert refused.status == 3, refused.rows
+
+
+def _has_leaders(node: QuorumNode, gone: tuple[str, int]) -> bool:
+    """Whether node 1 leads all partitions but one."""
+    return {place: leader for place, leader in leaders(node).items() if leader != 1} == {gone: -1}
 
 
 @pytest.mark.parametrize("release", ["4.3.1", "4.4.0"])
@@ -208,15 +220,8 @@ def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path)
         fill(nodes[1])
         time.sleep(2)
         before = _own(described(nodes[1]))
-        number = quorums.leader_of(nodes)
+        number = _append_uncommitted(nodes)
         leader, others = nodes[number], [node for node in nodes.values() if node.number != number]
-        for node in others:
-            node.signal(signal.SIGSTOP)
-        admin = admin_of(leader)
-        topic = NewTopic("uncommitted", num_partitions=1, replica_assignment=[[number]])
-        admin.create_topics([topic], operation_timeout=1, request_timeout=20)
-        wait_for(lambda: b"uncommitted" in b"".join(_batches(leader).values()), "the leader did not append the topic")
-        _kill(*nodes.values())
         other, gone = others
         shutil.rmtree(gone.log_dir)
         survey = _rescue(other.log_dir, leader.log_dir)
@@ -241,6 +246,29 @@ def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path)
         wait_for(lambda: set(_own(described(other))["topics"]) == expected, "the other node did not join")  # type: ignore[call-overload]
         assert held
         assert {path.name for path in other.log_dir.glob("[a-e]-?")} == held
+
+
+def _append_uncommitted(nodes: dict[int, QuorumNode]) -> int:
+    """The leader appends a topic that no follower fetches, before it resigns for that; all are killed."""
+    for _ in range(5):
+        number = quorums.leader_of(nodes)
+        leader, others = nodes[number], [node for node in nodes.values() if node.number != number]
+        admin = admin_of(leader)
+        admin.list_topics(timeout=30)
+        topic = NewTopic("uncommitted", num_partitions=1, replica_assignment=[[number]])
+        for node in others:
+            node.signal(signal.SIGSTOP)
+        admin.create_topics([topic], operation_timeout=1, request_timeout=20)
+        deadline = time.monotonic() + 4
+        while time.monotonic() < deadline:
+            if b"uncommitted" in b"".join(_batches(leader).values()):
+                _kill(*nodes.values())
+                return number
+            time.sleep(0.05)
+        for node in others:
+            node.signal(signal.SIGCONT)
+        time.sleep(10)
+    raise AssertionError("the leader did not append the topic")
 
 
 def test_a_snapshot_that_is_newer_than_the_log(tmp_path: Path) -> None:

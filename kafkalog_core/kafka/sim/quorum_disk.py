@@ -126,7 +126,9 @@ class QuorumDisk(Struct, frozen=True, kw_only=True):
             return self.election.voters
         # The setting is not on the disk; the leader wrote down who its voters were.
         change = image.leader_change
-        return () if change is None else tuple(sorted(voter.voter_id for voter in change.voters))
+        if change is None:
+            return tuple(sorted(image.controllers))  # each of them registers, from 3.7 on
+        return tuple(sorted(voter.voter_id for voter in change.voters))
 
     @property
     def torn(self) -> tuple[str, int] | None:

@@ -4,8 +4,9 @@ A controller that becomes active fences the brokers that send no heartbeat, and 
 (`ReplicationControlManager.handleBrokerFenced`). A leader is elected from the ISR, or from the eligible leader replicas
 while the ISR is empty (`PartitionChangeBuilder.isValidNewLeader`). If both are empty, the last known leader is elected
 once it is back (`canElectLastKnownLeader`, KIP-966): the controller logs that as an unclean election. A broker that was
-not shut down cleanly is taken out of both lists when it registers (`handleBrokerUncleanShutdown`), so the last member
-of an ISR comes back that way. A replica that was in no list is elected by an unclean election alone.
+not shut down cleanly is taken out of both lists when it registers (`handleBrokerUncleanShutdown`). If the others were
+fenced before, it is the last known leader; else one of those that are gone is, and the partition has no leader until
+somebody asks for an unclean election. Both were seen, by which of the two came first.
 """
 
 from __future__ import annotations
@@ -75,9 +76,10 @@ def election_sentences(rows: Sequence[Row], gone: Collection[int]) -> Iterator[s
     yield f"The replicas of {count_of(len(rows), 'partition')} on {nodes} are gone"
     if counts[_IN_SYNC]:
         yield (
-            f"{counts[_IN_SYNC]} of them have a replica left that is in sync by this log: the controller elects it, "
-            'and logs "using an unclean election" where its broker was not shut down cleanly; '
-            f"{_ELECT} elects it if the leader remains -1"
+            f"{counts[_IN_SYNC]} of them have a replica left that is in sync by this log: the controller elects it. A "
+            "broker that was not shut down cleanly is taken out of the ISR first: the controller then elects it as the "
+            'last known leader (its log says "using an unclean election"), or leaves the leader -1 until '
+            f"{_ELECT} elects it"
         )
     if counts[_OUTDATED]:
         yield (

@@ -54,6 +54,7 @@ class Quorum:
             voter.voter_id: voter.directory_id
             for voter in (furthest.reading.image.voters if furthest.is_dynamic else ())
         }
+        self._common: dict[str, int] = {}
         self.furthest = furthest
         """The disk with the longest log of all, which may be a broker's."""
         self.members = tuple(disk for disk in disks if self.is_voter(disk))
@@ -100,11 +101,12 @@ class Quorum:
         Two logs with a record of the same offset and epoch are the same up to it: the property on which Raft, and the
         truncation of a follower (`KafkaRaftLog.truncateToEndOffset`), are built.
         """
-        if disk is self.longest:
-            return disk.end.offset
-        own, longest = (dict(_ends(each)) for each in (disk, self.longest))
-        ends = [min(end, longest[epoch]) for epoch, end in own.items() if epoch in longest]
-        return max(ends, default=0)
+        known = self._common.get(disk.path)
+        if known is None:
+            own, longest = (dict(_ends(each)) for each in (disk, self.longest))
+            ends = [min(end, longest[epoch]) for epoch, end in own.items() if epoch in longest]
+            known = self._common[disk.path] = disk.end.offset if disk is self.longest else max(ends, default=0)
+        return known
 
     def truncation(self, disk: QuorumDisk) -> Truncation | None:
         """Return what a node deletes of its log when the longest one leads; None: nothing."""
