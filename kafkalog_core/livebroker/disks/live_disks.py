@@ -195,8 +195,7 @@ class LiveDisks:
         )
         if not target.partitions:
             return
-        options = {"kafka": rules, "as_broker": True}
-        request = PlanRequest(target=target, options=options, now_ms=self._clock_ms())
+        request = PlanRequest(target=target, options={"kafka": rules, "as_broker": True}, now_ms=self._clock_ms())
         draft = plan_to_apply(
             "recover", request, self._disk, undo_to=None, now_ms=self._clock_ms(), progress=NO_PROGRESS
         )
