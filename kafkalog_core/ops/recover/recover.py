@@ -225,7 +225,7 @@ class _Planner:
     def _outside_logs(self) -> Iterator[Finding]:
         """Yield the findings about files outside of the logs because of which a broker does not start, or not whole.
 
-        Of the logs only headers are read.
+        Of the logs only that of the metadata is read.
         """
         log_dir = self._target.log_dir
         if log_dir is None or not self._target.is_whole:
@@ -237,7 +237,7 @@ class _Planner:
             # Of the others only what they show together with this one, so none of their logs
             targets=(own, *(_beside(path, named_dirs) for path in others)),
             now_ms=self._request.now_ms,
-            level="headers",
+            level="files",
             jobs=self._request.jobs,
             kafka=replace(self._context.request, kafka=str(self._context.release)),
         )
