@@ -23,7 +23,7 @@ from kafkalog_core.ops.recover.excise import transaction_copies
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.partition import RecoveryTask, recover_partition, start_problems
 from kafkalog_core.ops.recover.replicas import OtherReplicas
-from kafkalog_core.ops.reindex.reindex import rules_of_indexes
+from kafkalog_core.ops.reindex.partition import rules_of_indexes
 from kafkalog_core.ops.repair.assumptions import with_options
 from kafkalog_core.ops.repair.context import distinct_settings
 from kafkalog_core.ops.repair.plan import PlanReport
