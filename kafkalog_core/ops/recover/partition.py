@@ -385,16 +385,19 @@ def start_problems(
     Args:
         path: of the partition.
         facts: what is known of it, with the checkpoints as the plan leaves them.
-        is_changed: whether a start after an unclean shutdown is simulated too, which recovers from the planned recovery
-            point on: all of the log was recovered when the partition was planned.
+        is_changed: whether a start after an unclean shutdown is simulated too. It recovers the last segment, as with a
+            recovery point at the end: all of the log was recovered when the partition was planned.
         advance: called with the bytes that are read.
     """
     partition = read_partition(path)
     sink = Sink(partition.topic, partition.partition)
     if partition.format == "v07":
         return ()
+    extent = read_extent(partition)
+    at_end = facts.context.recovery_point if extent is None else extent.end
     for is_clean in (True, False) if is_changed else (True,):
-        context = replace(facts.context, is_clean=is_clean)
+        point = facts.context.recovery_point if is_clean else at_end
+        context = replace(facts.context, is_clean=is_clean, recovery_point=point)
         load = PartitionLoad(partition, context, facts.load_options, advance=advance)
         for _ in load.run():
             pass
