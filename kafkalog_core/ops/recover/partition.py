@@ -70,6 +70,7 @@ class RecoveryTask(Struct, frozen=True, kw_only=True):
         choice: how its damage is treated.
         replicas: what is known of its other replicas.
         transaction_logs: directories of `__transaction_state` on the same disks.
+        spool: as of `JoinedStage`.
     """
 
     root: str
@@ -78,6 +79,7 @@ class RecoveryTask(Struct, frozen=True, kw_only=True):
     choice: Choice
     replicas: KnownReplicas
     transaction_logs: tuple[str, ...] = ()
+    spool: str | None = None
 
 
 class PartitionRecovery(Struct, kw_only=True):
@@ -120,7 +122,7 @@ class _Work:
         self._task = task
         self._advance = advance
         self._facts = _as_unclean(task.facts) if task.facts.context.is_clean is None else task.facts
-        self._stage = JoinedStage(task.root, task.facts.now_ms)
+        self._stage = JoinedStage(task.root, task.facts.now_ms, task.spool)
         self._done = PartitionRecovery(path=task.path)
         self._is_given_up = False
 
@@ -229,7 +231,8 @@ class _Work:
             return
         self._facts = self._possible_facts()
         if not (broker.truncation or broker.refusal or self._is_given_up):
-            steps, report = [*self._reindex.steps()], self._reindex.report
+            steps = [*self._reindex.steps()]
+            report = self._reindex.report
             if not (report.refusals or report.tail_bytes):  # what is right is left as it is
                 self._add([step for step in steps if not step.why.startswith(NOT_A_RECOVERY)], report)
                 return
@@ -339,7 +342,7 @@ class _Work:
             as_broker=as_broker,
             max_batch_bytes=MAX_BATCH_BYTES,
         )
-        return PartitionReindex(task, _ignore)
+        return PartitionReindex(task, _ignore, self._stage.spooled)
 
     def _take(self, reindex: PartitionReindex) -> None:
         self._add([*reindex.steps()], reindex.report)

@@ -11,9 +11,11 @@ before the clean shutdown file (`kafkalog verify`) reads it again. Only damaged 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.engine.pool import run_all
+from kafkalog_core.engine.spool import temporary_directory
 from kafkalog_core.engine.targets import LogDirTarget
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.rules.rule_table import rules_of
@@ -84,17 +86,21 @@ def plan_recover(request: PlanRequest, stage: Stage, progress: Progress) -> Plan
     Raises:
         SelectionError: The request names single files.
     """
-    return _Planner(request, stage, progress).plan()
+    scratch = temporary_directory("kafkalog-recover-")
+    # The new indexes of a large disk do not fit into memory
+    with nullcontext() if scratch is None else scratch as spool:
+        return _Planner(request, stage, progress, spool).plan()
 
 
 class _Planner:
-    def __init__(self, request: PlanRequest, stage: Stage, progress: Progress) -> None:
+    def __init__(self, request: PlanRequest, stage: Stage, progress: Progress, spool: str | None) -> None:
         self._request = request
         self._stage = stage
         self._progress = progress
         self._target = request.target
         self._context = request.context()
-        self._joined = JoinedStage(self._target.root, request.now_ms)
+        self._spool = spool
+        self._joined = JoinedStage(self._target.root, request.now_ms, spool)
         self._replicas: dict[str, KnownReplicas] = {}
         self._used: list[Setting] = []
 
@@ -146,6 +152,7 @@ class _Planner:
             self._used += [setting for setting in facts.settings.settings if setting.name in _USED]
             yield RecoveryTask(
                 root=self._target.root,
+                spool=self._spool,
                 path=place.path,
                 facts=facts,
                 choice=self._choice(place, known),

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.start.recovery import ProblemKind, SegmentRecovery, SplitPart
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.storage.listing import Segment
+    from kafkalog_core.storage.planned import FileSlice
     from kafkalog_core.storage.scan import Damage, Run
 
 __all__ = ["PartitionReindex", "rebuild", "rules_of_indexes", "with_repaired"]
@@ -103,6 +104,10 @@ class _OpenedSegment(NamedTuple):
     is_meant: bool
 
 
+def _unchanged(content: bytes | FileSlice) -> bytes | FileSlice:
+    return content
+
+
 class PartitionReindex:
     """The work on one partition: `steps`, and then its `report`.
 
@@ -112,11 +117,18 @@ class PartitionReindex:
     Args:
         task: the partition.
         advance: called with the bytes of log that are read.
+        held: returns the content of a file in a form that takes less memory, for steps that are kept.
     """
 
-    def __init__(self, task: ReindexTask, advance: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        task: ReindexTask,
+        advance: Callable[[int], None],
+        held: Callable[[bytes | FileSlice], bytes | FileSlice] = _unchanged,
+    ) -> None:
         self._task = task
         self._advance = advance
+        self._held = held
         self._partition = read_partition(task.path)
         self._waiting = deque(segment for segment in self._partition.segments if segment.log is not None)
         self._followed: list[Step] = []
@@ -173,9 +185,13 @@ class PartitionReindex:
             self._sink.add("reindex.no-index", self._partition.path)
             return
         yield from self._followed
-        yield from self._up_to(None)
+        yield from map(self._holding, self._up_to(None))
         if self._has_producer_files and self._partition.segments:
             yield from self._at_end()
+
+    def _holding(self, step: Step) -> Step:
+        content = self._held(step.content)
+        return step if content is step.content else replace(step, content=content)
 
     def follow(self, segment: Segment) -> Callable[[Run | Damage], object]:
         """Return what takes all that a recovery reads of a segment; those before it are read here first.
@@ -183,7 +199,7 @@ class PartitionReindex:
         A segment that was followed before is ignored: its recovery reads it again.
         """
         base_offset = segment.base_offset
-        self._followed += self._up_to(base_offset)
+        self._followed += map(self._holding, self._up_to(base_offset))
         if not self._waiting or self._waiting[0].base_offset != base_offset:
             return _look_away
         self._followed += self._begin(self._waiting[0])

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Damage
 
     Follow = Callable[[Segment], Callable[[Run | Damage], object]]
-    """Returns for each segment that is recovered what takes all that the recovery reads of it."""
+    """Is called with each segment that is recovered; returns what takes all that the recovery reads of it."""
 
 __all__ = ["PartitionLoad"]
 
@@ -101,8 +101,7 @@ class PartitionLoad:
         context: what its log directory says of it.
         options: the release and the settings.
         advance: called with the number of bytes that recovery has read.
-        follow: called with each segment that is recovered, for what takes all that the recovery reads of it. Where
-            nothing is truncated and no problem is met, that is the whole log of the segment.
+        follow: what also takes all that is read of a segment; the whole log, where no byte is lost to a problem.
     """
 
     def __init__(
