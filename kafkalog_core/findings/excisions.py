@@ -34,7 +34,23 @@ EXCISIONS: Final = {
         "Reads the corrected batch like any other.",
         "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
         "The checksum of a batch does not cover its base offset, length, leader epoch and magic. If it is right, every "
-        "record is there, and the batches around it show these four fields.",
+        "record is there, and the batches around it show these four fields. No last offset is above the last record.",
+    ),
+    "excise.ordered": FindingType(
+        "info",
+        "The two batches of offsets {first} to {last}, bytes {position} to {end}, are put in order; every record is "
+        "kept.",
+        "Reads both.",
+        "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
+        "Each continues the other, and both together continue the batches around them: they were exchanged.",
+    ),
+    "excise.unlinked": FindingType(
+        "warning",
+        "The batch of offsets {first} to {last} at byte {position} is kept with all its records, but names no producer "
+        "afterwards (it was {producer_id}), because a start would end there: {problem}.",
+        "Reads the batch like any other, and does not know that this producer wrote it.",
+        "Restart the producer if it cannot continue. Nothing else needs to be done.",
+        "In an open transaction all batches of a producer belong to it: a marker is missing, or a batch was changed.",
     ),
     "excise.marker": FindingType(
         "info",

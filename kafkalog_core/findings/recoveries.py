@@ -35,6 +35,29 @@ RECOVERIES: Final = {
         "Nothing needs to be done: the cleaner compacts the log again.",
         "Compaction and the split of a segment write a .swap file from segments that exist until it is in place.",
     ),
+    "recover.replacement-refused": FindingType(
+        "warning",
+        "A start ends at the replacement {name}, and the segments have all of its records: the plan deletes the "
+        "replacement, and keeps the segments: {problem}.",
+        "Does not start.",
+        "Nothing needs to be done: the cleaner compacts the log again.",
+        "Compaction and the split of a segment write a .swap file from segments that exist until it is in place.",
+    ),
+    "recover.renamed": FindingType(
+        "warning",
+        "The segment starts with offset {offset}, below its base offset: it becomes {name}.",
+        "Stops when it recovers the segment, because no index of it can hold a lower offset.",
+        "Nothing needs to be done.",
+        "The base offset of a segment is at most its first offset: the file was renamed.",
+    ),
+    "recover.copy-deleted": FindingType(
+        "warning",
+        "The segment starts with offset {offset}, below its base offset, and other segments have every batch of it: "
+        "the plan deletes it.",
+        "Stops when it recovers the segment, because no index of it can hold a lower offset.",
+        "Nothing needs to be done.",
+        "The base offset of a segment is at most its first offset: the file is a copy under another name.",
+    ),
     "recover.not-started": FindingType(
         "error",
         "A broker would not start on this partition after the plan: {problem}.",

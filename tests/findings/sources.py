@@ -34,6 +34,7 @@ SOURCES: Final = {
     "impact": "tests/integration/test_impact.py",
     "excise": "tests/integration/test_excise.py",
     "rolls": "tests/integration/test_live_dump.py",
+    "recovered": "tests/integration/recovered_starts.txt",
     # what a line of Kafka's own log says by its words, and nothing more
     "wording": "kafkalog_core/findings/broker_messages.py",
     # what kafkalog itself does: no word about Kafka's behaviour

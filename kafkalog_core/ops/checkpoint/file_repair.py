@@ -148,12 +148,28 @@ def repair_meta(
         repaired_codes=_CODES,
     )
     # Other findings are about values that contradict the cluster; they need a decision, not a repair of the file.
-    if not any(finding.code in _CODES for finding in findings):
-        return repair if meta is not None else replace(repair, verdict="missing")
+    is_bad = any(finding.code in _CODES for finding in findings)
+    if meta is None and not is_bad:
+        return replace(repair, verdict="missing")
+    if meta is not None and not is_bad and not _lacks_known_id(broker_dir, sources):
+        return repair
     data = b"" if meta is None else read_text(path)
     if data is None:
         return replace(repair, verdict="left")
     return _Meta(broker_dir, data, sources()).repaired(repair)
+
+
+def _lacks_known_id(broker_dir: BrokerDir, sources: Callable[[], MetaSources]) -> bool:
+    """Return whether a file has no directory id, and it is known which one it had.
+
+    A broker would make a new one, and the partitions of the directory are offline until they are assigned again
+    (KIP-858). Where no other directory of the broker has an id, the release may be one that has none.
+    """
+    if broker_dir.meta is None or broker_dir.meta.is_refused or broker_dir.meta.contents.get("node.id") is None:
+        return False
+    if broker_dir.directory_id is not None or not any(other.directory_id for other in sources().other_dirs):
+        return False
+    return _Meta(broker_dir, b"", sources()).finds_directory_id()
 
 
 class _Meta:
@@ -196,6 +212,10 @@ class _Meta:
         refusals = (found("meta.directory-id-lost", repair.path),) if is_lost else ()
         verdict: Verdict = "mended" if edits else "left"
         return replace(repair, verdict=verdict, content=content if edits else None, edits=edits, refusals=refusals)
+
+    def finds_directory_id(self) -> bool:
+        """Return whether the directory id is known."""
+        return self._keep_or_find_directory_id(None)
 
     def _version(self) -> str:
         """Return the version of the file: by its own line, the keys of this and the other files, or the directory."""

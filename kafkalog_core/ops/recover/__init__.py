@@ -10,7 +10,9 @@
 `kafkalog excise`, which `partition` uses too:
 
 - `excise`: the planner of single offsets, and the findings of an excision.
+- `renaming`: segments with names above their first batch get the right ones.
 - `places`: `find_places` reads a partition once, past damage, and returns every place at which a broker would stop.
+- `order`: two neighbouring batches that were exchanged.
 - `clues`, `headers`: what is known of a damaged batch, by its header, its neighbours, snapshots and transaction logs.
 - `replacements`: what can take the place of each: an empty batch, a mended header, a rebuilt marker, or nothing.
 - `excision`: `excise` decides which of these it is, and `stage_excision` stages the new segments with their indexes.

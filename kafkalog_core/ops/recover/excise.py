@@ -347,6 +347,13 @@ def _report_place(excised: ExcisedPlace, sink: Sink) -> None:
     if choice.way == "mended":
         add("excise.mended", first=first, last=last, fields=fields)
         return
+    if choice.way == "ordered":
+        add("excise.ordered", first=first, last=last, end=place.end - 1)
+        return
+    if choice.way == "unlinked" and place.header is not None:
+        producer_id = place.header.producer_id
+        add("excise.unlinked", first=first, last=last, producer_id=producer_id, problem=place.detail)
+        return
     if choice.way == "marker":
         add("excise.marker", proof=choice.proof)
     elif choice.way == "removed":

@@ -16,10 +16,11 @@ from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.kafka.sim.start.candidates import txn_index_fault
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
-from kafkalog_core.kafka.sim.start.recovery import recover_segment
+from kafkalog_core.kafka.sim.start.recovery import Problem, recover_segment
 from kafkalog_core.kafka.sim.start.replay import ReplaySegment
 from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.ops.recover.clues import ClueReader
+from kafkalog_core.ops.recover.places import BadBatch, find_places, neighbour
 from kafkalog_core.ops.recover.replacements import Substitute, choices
 from kafkalog_core.ops.repair.loss import Loss, cure_of_loss, measure_loss
 from kafkalog_core.storage.listing import Listing
@@ -49,11 +50,14 @@ __all__ = [
     "Excision",
     "LeftPlace",
     "excise",
+    "excise_all",
     "is_lost_marker",
     "offsets_of",
     "stage_excision",
 ]
 
+_MOST_REFUSED: Final = 16
+"""Batches at which a broker stops; each takes a few reads of the log."""
 _SIDE_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
@@ -69,6 +73,14 @@ class LeftPlace(NamedTuple):
 
     place: DamagedPlace
     refusal: str
+
+
+class RefusedBatch(NamedTuple):
+    """A whole batch at which a broker stops: the log, its first byte before the excision, and why, as a clause."""
+
+    path: str
+    position: int
+    detail: str
 
 
 class ExcisedSegment(Struct, frozen=True, kw_only=True):
@@ -190,6 +202,37 @@ def excise(
     return _Excising(partition, facts, places, advance, transaction_logs).result()
 
 
+def excise_all(
+    partition: Partition, facts: PartitionFacts, places: Sequence[DamagedPlace], *, transaction_logs: Sequence[str] = ()
+) -> Excision | None:
+    """Excise the damaged places of a partition, and whole batches at which a broker stops then; None: there are none.
+
+    Such a batch shows only when the log before it can be read, one after the other: where it contradicts an open
+    transaction, of which a damaged place may have been the end. Raises StorageError.
+
+    Args:
+        partition: its files.
+        facts: its log directory, the release and the settings.
+        places: all of `find_places`.
+        transaction_logs: as for `excise`.
+    """
+    chosen: dict[str, dict[int, BadBatch]] = {}
+    first: Excision | None = None
+    for _ in range(_MOST_REFUSED):
+        work = _Excising(partition, facts, places, _ignore, transaction_logs, starts_from=0)
+        found = work.result()
+        refused = work.refused
+        if refused is None:
+            return found if found.segments or found.left else None
+        first = first or found
+        known = chosen.setdefault(refused.path, {})
+        if refused.position in known:
+            break
+        known[refused.position] = BadBatch("refused", "stops-broker", refused.detail, "stops")
+        places = find_places(partition, facts, _ignore, chosen=chosen)
+    return first if first is not None and (first.segments or first.left) else None
+
+
 def stage_excision(excision: Excision, stage: Stage) -> None:
     """Stage the new segments, each with its indexes as one replacement (`swap`), from the first to the last.
 
@@ -229,6 +272,8 @@ class _Excising:
         places: Sequence[DamagedPlace],
         advance: Callable[[int], None],
         transaction_logs: Sequence[str],
+        *,
+        starts_from: int | None = None,
     ) -> None:
         self._partition = partition
         self._facts = facts
@@ -238,6 +283,8 @@ class _Excising:
         self._segments: dict[int, ExcisedSegment] = {}
         self._left = [LeftPlace(each, each.refusal) for each in places if each.refusal]
         self._files = PlannedFiles()
+        self._starts_from = starts_from
+        self.refused: RefusedBatch | None = None
 
     def result(self) -> Excision:
         """Return the excision."""
@@ -251,7 +298,7 @@ class _Excising:
                 elif wanted:
                     self._leave(wanted, "another place of its segment cannot be excised")
             planned = self._planned()
-            load = self._start(planned) if self._segments else None
+            load = self._start(planned) if self._segments or self._starts_from is not None else None
         found = Excision(
             partition=self._partition,
             planned=planned,
@@ -259,7 +306,23 @@ class _Excising:
             left=tuple(sorted(self._left, key=lambda each: (each.place.segment.base_offset, each.place.start))),
             losses=tuple(self._losses()),
         )
-        return found if load is None else self._with_start(found, load)
+        problem = None if load is None else load.result.problem
+        if problem is not None and problem.kind == "fatal" and problem.position is not None:
+            changed = next((each for each in found.segments if each.segment.files[0].path == problem.path), None)
+            patches = [] if changed is None else changed.patches
+            self._refuse(problem.path, patches, problem.position, problem.sentence.removesuffix("."))
+        return self._with_start(found, load) if self._segments and load is not None else found
+
+    def _refuse(self, path: str, patches: Sequence[Patch], position: int, detail: str) -> None:
+        """Note the batch at a byte of the new log as one at which a broker stops, if it is of the old log."""
+        for patch in patches:
+            shift = len(patch.content) - (patch.end - patch.start)
+            if position < patch.start:
+                break
+            if position < patch.start + len(patch.content):
+                return
+            position -= shift
+        self.refused = self.refused or RefusedBatch(path, position, detail)
 
     def _leave(self, places: Sequence[DamagedPlace], refusal: str) -> None:
         self._left += [LeftPlace(each, refusal) for each in places]
@@ -277,10 +340,15 @@ class _Excising:
                 self._segments[segment.base_offset] = excised
                 _plan_files(excised, self._files)
                 return
-            position, why = excised
+            position, why = excised.position, excised.detail
             number = _blamed(places, options, picked, chosen, position)
             if number is None:
                 self._files.pop(segment.files[0].path, None)
+                if excised.kind == "txn-state":
+                    patches = [
+                        Patch(each.start, each.end, new.content) for each, new in zip(places, chosen, strict=True)
+                    ]
+                    self._refuse(segment.files[0].path, patches, position, why)
                 self._leave(places, f"a broker would not keep the segment with anything in its place: {why}")
                 return
             picked[number] += 1
@@ -294,8 +362,8 @@ class _Excising:
         states: ProducerStates,
         *,
         is_known: bool,
-    ) -> ExcisedSegment | tuple[int, str]:
-        """Return the new segment if the recovery of a broker passes it; else the byte where it does not, and why."""
+    ) -> ExcisedSegment | Problem:
+        """Return the new segment if the recovery of a broker passes it; else where it does not, and why."""
         patches = [Patch(each.start, each.end, choice.content) for each, choice in zip(places, chosen, strict=True)]
         if tail is not None:
             patches.append(Patch(tail.start, segment.size_bytes, b""))
@@ -312,9 +380,9 @@ class _Excising:
             )
         self._advance(size_bytes)
         if recovery.problem is not None:
-            return recovery.problem.position, recovery.problem.detail
+            return recovery.problem
         if recovery.valid_bytes < size_bytes:
-            return recovery.valid_bytes, recovery.stop_detail
+            return Problem(kind="unreadable", position=recovery.valid_bytes, detail=recovery.stop_detail)
         return ExcisedSegment(
             segment=segment,
             places=tuple(map(ExcisedPlace, places, chosen)),
@@ -361,8 +429,11 @@ class _Excising:
         return _with_files(self._partition, new)
 
     def _start(self, planned: Partition) -> PartitionLoad:
-        """Simulate the start of a broker that recovers every segment from the first new one on."""
-        context = replace(self._facts.context, is_clean=False, recovery_point=min(self._segments))
+        """Simulate the start of a broker that recovers every segment from the first new one on, or from an offset."""
+        first = min(self._segments) if self._starts_from is None else self._starts_from
+        context = replace(self._facts.context, is_clean=False, recovery_point=first)
+        if self._starts_from is not None:  # as a replay of the whole log, for its indexes and snapshots
+            context = replace(context, log_start_offset=None)
         load = PartitionLoad(planned, context, self._facts.load_options, advance=self._advance)
         for _ in load.run():
             pass
@@ -465,24 +536,35 @@ def offsets_of(place: DamagedPlace) -> tuple[int, int] | None:
 
     A whole batch in the wrong order takes its own offsets with it, unless another batch of its segment has them too.
     """
-    if place.kind != "misplaced" or not place.is_whole:
+    is_known = place.first_offset is not None and place.last_offset is not None
+    if place.kind != "misplaced" or (is_known and not place.is_whole):
         first_offset, last_offset = place.first_offset, place.last_offset
         return None if first_offset is None or last_offset is None else (first_offset, last_offset)
-    own: tuple[int, int] | None = None
+    own: list[tuple[int, int, int]] = []
     others: list[tuple[int, int]] = []
+    copies: set[tuple[int, int, int]] = set()
     with Source.open(place.path) as source:
         for item in scan(source, base_offset=place.segment.base_offset, options=ScanOptions(resync=True)):
-            if isinstance(item, Run):
-                columns = map(item.batches.column, ("base_offset", "last_offset", "position"))
-                for first, last, position in zip(*columns, strict=True):
-                    offsets = (first if first >= 0 else last, last)
-                    if position == place.start:
-                        own = offsets
-                    else:
-                        others.append(offsets)
-    if own is None or any(first <= own[0] and own[1] <= last for first, last in others):
-        return None
-    return own
+            if not isinstance(item, Run):
+                continue
+            names = ("base_offset", "last_offset", "crc_stored", "position", "record_count")
+            rows = zip(*map(item.batches.column, names), strict=True)
+            for row, (base, last, crc, position, count) in enumerate(rows):
+                # The first offset of a compressed message of magic 0 and 1 is in its content alone
+                if place.start <= position < place.end:
+                    own.append((base if base >= 0 else neighbour(item, row).first_offset, last, crc))
+                    continue
+                first = base if base >= 0 else last
+                copies.add((first, last, crc))
+                # One with fewer records than offsets does not have all of them
+                if count == last - first + 1:
+                    others.append((first, last))
+    left = [
+        (first, last)
+        for first, last, crc in own
+        if (first, last, crc) not in copies and not any(low <= first and last <= high for low, high in others)
+    ]
+    return (min(first for first, _ in left), max(last for _, last in left)) if left else None
 
 
 def _loss_of(partition: Partition, facts: PartitionFacts, excised: ExcisedPlace) -> Loss | None:

@@ -3,6 +3,7 @@
 The steps, each of which reads the files as the one before leaves them:
 
 1. A start is simulated, for what a broker would lose by itself. Replacements that wait are put in place as it does.
+   Of the only copy, segments with names above their first offset get the right ones.
 2. The log is replayed. If it is whole, only its indexes, snapshots and leader epochs are left to repair.
 3. Where it is damaged: with other replicas in sync it is truncated at the damage, and the replica fetches the rest.
    The only copy keeps every batch that can be read: damaged places are excised. A place that cannot be excised ends its
@@ -16,21 +17,24 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState, parse_file_name
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.sweep import sweep
 from kafkalog_core.ops.recover.excise import findings_of
-from kafkalog_core.ops.recover.excision import excise, stage_excision
+from kafkalog_core.ops.recover.excision import excise_all, stage_excision
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.places import find_places
+from kafkalog_core.ops.recover.renaming import misnamed_segment, stage_renaming
 from kafkalog_core.ops.reindex.indexes import NOT_A_RECOVERY
 from kafkalog_core.ops.reindex.partition import PartitionReindex, rules_of_indexes, with_repaired
 from kafkalog_core.ops.reindex.steps import ReindexTask, stage_step
 from kafkalog_core.ops.repair.loss import measure_loss
-from kafkalog_core.ops.truncate.as_broker import holds_all, stage_completion, truncate_as_broker
+from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
+from kafkalog_core.ops.truncate.as_broker import hold_all, holds_all, stage_completion, truncate_as_broker
 from kafkalog_core.ops.truncate.truncate import cuts_of, what_is_deleted
 from kafkalog_core.ops.truncate.truncation import companion_files, stage_truncation, truncate_at_damage
+from kafkalog_core.ops.verify.txn_index import check_snapshot
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, field, replace
 
@@ -58,6 +62,7 @@ _MOST_ROUNDS: Final = 4
 """A truncation may bring a start to a place that it did not reach before; each round ends the log earlier."""
 _STOPPED: Final = frozenset({"truncate.broker-stops", "truncate.broker-offline"})
 _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
+_LATER_PRODUCER: Final = "snapshot.later-producer"
 
 
 class RecoveryTask(Struct, frozen=True, kw_only=True):
@@ -164,6 +169,12 @@ class _Work:
         for file in self._waiting()[:1]:
             self._refusals.add("segment.swap", file.path, offset=file.name.base_offset)
             return False
+        # A directory with such a name is neither put in place nor deleted, and would stop the plan in the middle
+        for finding in self._partition().findings:
+            name = parse_file_name(finding.path.rpartition("/")[2])
+            if finding.code == "dir.nested" and name.state in {FileState.SWAP, FileState.CLEANED}:
+                self._refusals.add("segment.swap", finding.path, offset=name.base_offset)
+                return False
         return True
 
     # --- what a broker would do ---------------------------------------------------------------------------------------
@@ -176,6 +187,8 @@ class _Work:
             broker = truncate_as_broker(partition, self._facts, _ignore, follow=self._reindex.follow)
             completion = broker.completion
             if completion is None:
+                if self._gives_up_what_stops(broker):
+                    continue
                 break
             losses = [measure_loss(partition, [cut], self._facts.high_watermark) for cut in completion.lost]
             done.own_losses += [loss for loss in losses if loss is not None]
@@ -215,6 +228,24 @@ class _Work:
         names = ", ".join(file.name.raw for file in completion.moved if file.name.kind is FileKind.LOG)
         self._sink.add("recover.replacement-given-up", completion.directory, names=names)
 
+    def _gives_up_what_stops(self, broker: BrokerTruncation) -> bool:
+        """Delete a replacement at which the broker stops, if the segments have all of it; return whether it is so."""
+        refusal = broker.refusal
+        waiting = [file for file in self._waiting() if refusal is not None and file.path == refusal.path]
+        if not waiting or refusal is None or self._task.choice != "only-copy":
+            return False
+        partition, base = self._partition(), waiting[0].name.base_offset
+        live = [segment.log for segment in partition.segments if segment.log is not None]
+        files = [file for file in self._waiting() if file.name.base_offset == base]
+        if base is None or not hold_all(live, files):
+            return False
+        for file in files:
+            self._stage.remove(file.path, why="a broker stops at it, and the segments have all of its records")
+        self._done.own_problem = refusal.message
+        name, problem = waiting[0].name.raw, refusal.message.removesuffix(".")
+        self._sink.add("recover.replacement-refused", refusal.path, name=name, problem=problem)
+        return True
+
     def _sweep(self) -> None:
         """Delete the leftovers of replacements that a start deletes (LogLoader.removeTempFilesAndCollectSwapFiles)."""
         for file, why in sweep(self._partition().files, rules=self._facts.load_options.loader).removed:
@@ -230,7 +261,10 @@ class _Work:
             self._take(self._reindex if is_read else self._new_reindex(as_broker=False))
             return
         self._facts = self._possible_facts()
-        if not (broker.truncation or broker.refusal or self._is_given_up):
+        is_renamed = choice == "only-copy" and self._rename()
+        if self._forgets_impossible_producers():
+            self._reindex = self._new_reindex(as_broker=False)
+        if not (broker.truncation or broker.refusal or self._is_given_up or is_renamed):
             steps = [*self._reindex.steps()]
             report = self._reindex.report
             if not (report.refusals or report.tail_bytes):  # what is right is left as it is
@@ -252,14 +286,47 @@ class _Work:
             return facts
         return replace(facts, context=replace(facts.context, log_start_offset=None))
 
+    def _forgets_impossible_producers(self) -> bool:
+        """Delete a snapshot from which the log would be replayed, if it names an offset that is not before its own.
+
+        Return whether there was one.
+
+        `ProducerStateManager.takeSnapshot` writes the producers of the batches before it: the file was renamed or
+        changed, and a broker stops where its transactions contradict the log (`ProducerAppendInfo.appendDataBatch`).
+        """
+        partition = self._partition()
+        first = partition.segments[0].snapshot if partition.segments else None
+        if first is None or partition.format == "v07":
+            return False
+        sink = Sink(partition.topic, partition.partition)
+        check_snapshot(first.path, first.name.base_offset, None, 0, sink, Sink())
+        later = next((each for each in sink.findings if each.code == _LATER_PRODUCER), None)
+        if later is not None:
+            self._sink.put(replace(later, cure=MENDED_BY_PLAN, next_step=None))
+            self._stage.remove(first.path, why=later.message.removesuffix("."))
+        return later is not None
+
+    def _rename(self) -> bool:
+        """Give segments the names of their first offsets, or delete copies; return whether there were such segments."""
+        is_renamed = False
+        while (misnamed := misnamed_segment(self._partition())) is not None:
+            log = misnamed.segment.files[0]
+            code = "recover.copy-deleted" if misnamed.is_copy else "recover.renamed"
+            self._sink.add(code, log.path, offset=misnamed.first_offset, name=misnamed.log_name)
+            stage_renaming(misnamed, self._stage)
+            is_renamed = True
+        return is_renamed
+
     def _excise(self) -> None:
         partition = self._partition()
         places = find_places(partition, self._facts, _ignore)
         self._done.is_damaged = any(not place.is_tail for place in places)
         # raft refuses batches without records (RecordsBatchReader): its log ends where a broker truncates it.
-        if partition.topic == METADATA_TOPIC or not any(place.is_excisable for place in places):
+        if partition.topic == METADATA_TOPIC:
             return
-        excision = excise(partition, self._facts, places, transaction_logs=self._task.transaction_logs)
+        excision = excise_all(partition, self._facts, places, transaction_logs=self._task.transaction_logs)
+        if excision is None:
+            return
         self._done.is_damaged = bool(excision.losses or excision.left)
         findings_of(excision, self._facts, self._sink)
         for left in excision.left:

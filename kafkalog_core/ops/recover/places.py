@@ -20,9 +20,10 @@ from kafkalog_core.kafka.sim.batch_places import PlaceWatch, misplaced_batches, 
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.recovery import first_empty_marker, marker_fault, recover_segment
 from kafkalog_core.ops.recover.headers import PlaceHeader, is_whole_message, read_header
+from kafkalog_core.ops.recover.order import exchanged_batches
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct, field
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,9 +46,10 @@ __all__ = [
     "neighbour",
 ]
 
-PlaceKind = Literal["damage", "misplaced", "refused", "chosen"]
-"""`damage`: bytes that form no readable batch. `misplaced`: a whole batch with offsets that cannot be right. `refused`:
-a whole batch at which a broker stops when it reads its marker. `chosen`: a batch that the user named."""
+PlaceKind = Literal["damage", "misplaced", "exchanged", "refused", "chosen"]
+"""`damage`: bytes that form no readable batch. `misplaced`: a whole batch with offsets that cannot be right.
+`exchanged`: two whole batches in the wrong order. `refused`: a whole batch at which a broker stops when it reads its
+marker, or looks at its transaction. `chosen`: a batch that the user named."""
 BrokerAct = Literal["truncates", "stops", "serves"]
 """What a broker does that recovers the segment: it truncates the log, it does not start, or it goes on."""
 OffsetSource = Literal["header", "neighbours", "none"]
@@ -56,6 +58,7 @@ missing between these."""
 
 _METADATA: Final = "Kafka's raft client refuses a batch without records, so nothing can take its place in this log"
 _OVER_LIMIT: Final = "it is larger than kafkalog's own limit of a batch, and may be sound"
+_COPY: Final = "copy"
 _MARKER: Final = "a control batch of a producer that holds no marker"
 _MARKER_KEPT: Final = "a control batch of a producer that cannot be read"
 _EMPTY_MARKER: Final = "a control batch that compaction has emptied, at which releases before 2.0 stop"
@@ -174,7 +177,7 @@ def find_places(
         advance(segment.size_bytes)
     if not any(reading.holes for reading in readings):
         return ()
-    return tuple(_placed(partition, segments, readings, facts))
+    return tuple(map(_with_neighbour, _placed(partition, segments, readings, facts)))
 
 
 # --- one segment ------------------------------------------------------------------------------------------------------
@@ -393,34 +396,69 @@ def _placed(
         before = reading.last or before
 
 
+def _with_neighbour(place: DamagedPlace) -> DamagedPlace:
+    """Return the place of both batches if a misplaced one was exchanged with its neighbour; else the place itself."""
+    if place.kind != "misplaced" or not place.is_whole:
+        return place
+    both = exchanged_batches(place.path, place.segment.base_offset, place.start)
+    return place if both is None else replace(place, kind="exchanged", header=None, **both._asdict())
+
+
 def _without_copy(segments: list[Segment], segment: Segment, part: _Bytes) -> _Bytes:
     """Return a part without its batch if that is a copy of another one of the log: then it holds no offset of its own.
 
     Such as an append that was written twice. With other offsets its records would be in the log twice.
     """
-    header = part.header
-    if header is None or not header.is_whole or part.what.kind not in {"damage", "misplaced"}:
+    own = _identity(segment, part)
+    if own is None or part.what.kind not in {"damage", "misplaced"}:
         return part
-    holder = next((each for each in reversed(segments) if each.base_offset <= header.base_offset), None)
+    # The base offset of a compressed message of magic 0 and 1 is not in its header: -1
+    offset = own[0] if own[0] >= 0 else own[1]
+    holder = next((each for each in reversed(segments) if each.base_offset <= offset), None)
     if holder is None:
         return part
-    own = (part.start if holder is segment else -1, header.base_offset, header.last_offset, header.crc)
     with Source.open(holder.files[0].path) as source:
-        for item in scan(source, base_offset=holder.base_offset, options=ScanOptions(resync=True, check=False)):
-            if isinstance(item, Damage):
-                continue
-            columns = map(item.batches.column, ("position", "base_offset", "last_offset", "crc_stored"))
-            if any(position != own[0] and tuple(rest) == own[1:] for position, *rest in zip(*columns, strict=True)):
-                what = part.what._replace(reason="copy", detail=f"a copy of the batch at offset {header.base_offset}")
+        for position, *rest in _identities(source, holder.base_offset):
+            if tuple(rest) == own and (holder is not segment or position != part.start):
+                what = part.what._replace(reason=_COPY, detail=f"a copy of the batch at offset {offset}")
                 return part._replace(what=what, header=None, is_whole=False, batch=None)
     return part
+
+
+def _identity(segment: Segment, part: _Bytes) -> tuple[int, int, int] | None:
+    """Return base offset, last offset and checksum of the whole batch in a part; None: there is none."""
+    header = part.header
+    if header is not None and header.is_whole:
+        return header.base_offset, header.last_offset, header.crc
+    if part.batch is None:
+        return None
+    with Source.open(segment.files[0].path) as source:
+        found = _identities(source, segment.base_offset, part.start, part.end)
+        return next(((base, last, crc) for _, base, last, crc in found), None)
+
+
+def _identities(
+    source: Source, base_offset: int, start: int = 0, end: int | None = None
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yield position, base offset, last offset and checksum of each readable batch between two bytes of a log."""
+    options = ScanOptions(resync=True, check=False)
+    for item in scan(source, base_offset=base_offset, options=options, start=start, end=end or source.size_bytes):
+        if not isinstance(item, Damage):
+            columns = map(item.batches.column, ("position", "base_offset", "last_offset", "crc_stored"))
+            yield from zip(*columns, strict=True)
 
 
 def _is_tail(part: _Bytes, hole: _Hole) -> bool:
     """Return whether the log ends with a place, so that it is truncated there.
 
-    A whole batch of magic 2 at the end can be mended or emptied: the log end offset does not change.
+    A whole batch of magic 2 at the end can be mended or emptied: the log end offset does not change. Where one whole
+    batch has wrong offsets, no broker truncates at it: it serves the batch, or empties the segment
+    (`LogLoader.recoverLog`, InvalidOffsetException).
     """
+    if part.what.kind == "misplaced" and (
+        len(hole.parts) == 1 or all(each.what.reason == _COPY for each in hole.parts)
+    ):
+        return False
     keeps_end = part.header is not None and part.header.is_framed(part.end - part.start) and part.batch is not None
     is_mended = part.header is not None and part.header.is_whole and len(hole.parts) == 1
     return hole.after is None and not keeps_end and not is_mended
@@ -505,6 +543,8 @@ def _left_over(
         part = _Bytes(part.start, waiting[-1].end, what, None, is_whole=False)
     if high is None and part.is_whole and part.header is not None:
         high = low + part.header.last_offset_delta
+    elif high is None and part.batch is not None and part.batch.is_open:
+        high = low + part.batch.last_offset - part.batch.first_offset
     if high is None or low > high:
         yield part, None, None, "none"
     else:

@@ -1,7 +1,8 @@
 """What can take the place of a damaged batch, the one that keeps most first.
 
-1. The batch itself, if its checksum shows that all records are there: the fields that no checksum covers are set to
-   what the batches around it leave room for.
+1. The batch itself, if its checksum shows that all records are there: the fields that no checksum covers, and a last
+   offset that no record has, are set to what the batches around it leave room for. At a batch that contradicts an open
+   transaction of its producer a broker stops: it is kept without the producer. Two exchanged batches change places.
 2. The transaction marker that was there, if its outcome is proved.
 3. An empty batch, as the cleaner leaves one. It has the header's own fields as far as these can be right, else those
    of the producer that a later snapshot names, else none.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.format.batch_writer import BatchHeader, encode_empty, encode_marker
+from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_batch
 from kafkalog_core.format.layout import (
@@ -33,10 +35,16 @@ from kafkalog_core.format.layout import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    V2_ATTRIBUTES,
+    V2_BASE_TIMESTAMP,
     V2_CRC,
+    V2_LAST_OFFSET_DELTA,
     V2_LEADER_EPOCH,
+    V2_PRODUCER_ID,
+    V2_RECORDS_COUNT,
 )
 from kafkalog_core.kafka.rules.batch_checks import FUTURE_MS
+from kafkalog_core.ops.recover.order import in_order
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
@@ -50,9 +58,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Clues", "LostBatch", "ProvedMarker", "Substitute", "Way", "choices"]
 
-Way = Literal["emptied", "removed", "mended", "marker"]
-"""`emptied`: an empty batch takes its place. `removed`: its bytes are removed. `mended`: fields of the header that no
-checksum covers are corrected, and every record is kept. `marker`: the transaction marker is rebuilt."""
+Way = Literal["emptied", "removed", "mended", "ordered", "unlinked", "marker"]
+"""`emptied`: an empty batch takes its place. `removed`: its bytes are removed. `mended`: fields of the header are
+corrected, and every record is kept. `ordered`: two batches are exchanged. `unlinked`: every record is kept, and the
+batch names no producer. `marker`: the transaction marker is rebuilt."""
 
 _AROUND: Final = "from the batches around it"
 _NO_PRODUCER: Final = "no producer, whose fields cannot be right"
@@ -115,8 +124,13 @@ def choices(place: DamagedPlace, clues: Clues) -> list[Substitute]:
 
 def _choices(place: DamagedPlace, clues: Clues) -> Iterator[Substitute]:
     first, last = place.first_offset, place.last_offset
+    if place.kind == "exchanged":
+        yield Substitute("ordered", in_order(place.path, place.segment.base_offset, place.start, place.end))
+        return
     if place.is_whole and place.kind in {"damage", "misplaced"} and first is not None and last is not None:
         yield from _mended(place, first, last, clues)
+    if place.kind == "refused":
+        yield from _unlinked(place)
     if first is None or last is None or place.magic < MAGIC_V2:
         yield Substitute("removed", b"")
         return
@@ -152,6 +166,16 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
             yield Substitute("mended", bytes(entry), changed)
         return
     # In a log without gaps the batch fills what is missing; in a compacted one only its own offset can say where it is
+    is_longer = last - first < header.last_offset_delta
+    if is_longer and header.record_count == last - first + 1 and place.kind == "misplaced":
+        # A producer numbers its records without gaps, and no batch has an offset for which it never had a record
+        entry[V2_LAST_OFFSET_DELTA:V2_BASE_TIMESTAMP] = (last - first).to_bytes(4, "big")
+        entry[V2_CRC:V2_ATTRIBUTES] = crc32c(memoryview(entry)[V2_ATTRIBUTES:]).to_bytes(4, "big")
+        if _last_offset(entry) != first + header.record_count - 1 or header.base_offset != first:
+            return
+        what = f"its last offset delta, {last - first} in place of {header.last_offset_delta}"
+        yield Substitute("mended", bytes(entry), (what,))
+        return
     if last - first != header.last_offset_delta:
         return
     epoch, _ = _epoch(place, first, clues)
@@ -165,6 +189,25 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
         yield Substitute("mended", bytes(entry), changed)
 
 
+def _unlinked(place: DamagedPlace) -> Iterator[Substitute]:
+    """Yield a batch outside of transactions without its producer, if it has one.
+
+    A consumer reads it as before: it drops batches of aborted transactions alone, which are transactional ones
+    (`CompletedFetch.isBatchAborted`). A broker appends nothing to the state of a producer for it
+    (`DefaultRecordBatch.hasProducerId`).
+    """
+    header = place.header
+    if header is None or not header.is_whole or header.producer_id < 0:
+        return
+    if header.is_control or header.attributes & TRANSACTIONAL_BIT:
+        return
+    with Source.open(place.path) as source:
+        batch = bytearray(source.read(place.start, place.size_bytes))
+    batch[V2_PRODUCER_ID:V2_RECORDS_COUNT] = b"\xff" * (V2_RECORDS_COUNT - V2_PRODUCER_ID)  # id, epoch, sequence: -1
+    batch[V2_CRC:V2_ATTRIBUTES] = crc32c(memoryview(batch)[V2_ATTRIBUTES:]).to_bytes(4, "big")
+    yield Substitute("unlinked", bytes(batch), keeps_sequence=False)
+
+
 def _offset_of_message(entry: bytearray, first: int, last: int) -> int | None:
     """Return the offset that a message of magic 0 or 1 has to have to hold missing offsets; None: it is not certain.
 
@@ -174,18 +217,28 @@ def _offset_of_message(entry: bytearray, first: int, last: int) -> int | None:
     magic = entry[MAGIC_POSITION]
     if not entry[LEGACY_ATTRIBUTES] & CODEC_MASK:
         return first if first == last else None
-    batches, memory = BatchColumns(2), memoryview(entry)
-    kernels.walk(memory, 0, len(entry), 0, -MAX_INT64, MAX_BATCH_BYTES, False, batches)
-    offsets: list[int] = []
-    for item in decode_batch(memory, batches, 0, max_bytes=MAX_BATCH_BYTES) if batches.count else ():
-        if not isinstance(item, RecordRun):
-            return None
-        offsets += item.records.column("offset")
+    offsets = _offsets_in(entry)
     if not offsets:
         return None
     if magic == MAGIC_V0:
         return offsets[-1] if first <= offsets[0] <= offsets[-1] <= last else None
     return last if offsets[-1] - offsets[0] == last - first else None
+
+
+def _last_offset(entry: bytearray) -> int | None:
+    return max(_offsets_in(entry), default=None)
+
+
+def _offsets_in(entry: bytearray) -> list[int]:
+    """Return the offsets of the records of a batch or message; none: not all of it can be read."""
+    batches, memory = BatchColumns(2), memoryview(entry)
+    kernels.walk(memory, 0, len(entry), 0, -MAX_INT64, MAX_BATCH_BYTES, False, batches)
+    offsets: list[int] = []
+    for item in decode_batch(memory, batches, 0, max_bytes=MAX_BATCH_BYTES) if batches.count else ():
+        if not isinstance(item, RecordRun):
+            return []
+        offsets += item.records.column("offset")
+    return offsets
 
 
 def _changed(old: bytes | bytearray, new: bytes | bytearray, what: str) -> Iterator[str]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["BrokerTruncation", "SwapCompletion", "holds_all", "stage_completion", "truncate_as_broker"]
+__all__ = ["BrokerTruncation", "SwapCompletion", "hold_all", "holds_all", "stage_completion", "truncate_as_broker"]
 
 
 _CODES: Final = {
@@ -320,9 +320,14 @@ def _indexes(completion: SwapCompletion) -> list[tuple[str, bytes, str]]:
 
 def holds_all(completion: SwapCompletion) -> bool:
     """Return whether the segments that replacements replace have every record of these."""
-    logs = [file for file, _ in completion.replaced if file.name.kind is FileKind.LOG]
+    return hold_all([file for file, _ in completion.replaced], completion.moved)
+
+
+def hold_all(segments: Sequence[FileInfo], replacements: Sequence[FileInfo]) -> bool:
+    """Return whether the logs among the files of segments have every record of those among the replacements."""
+    logs = [file for file in segments if file.name.kind is FileKind.LOG]
     covered = sorted(map(_extent, logs))
-    moved = (file for file in completion.moved if file.name.kind is FileKind.LOG)
+    moved = (file for file in replacements if file.name.kind is FileKind.LOG)
     return bool(logs) and all(_first_uncovered(file, covered) == file.size_bytes for file in moved)
 
 

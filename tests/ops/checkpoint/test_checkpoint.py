@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import shutil
 import stat
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from tests.support import build
 from tests.support.checkpoint_dirs import CLUSTER, NOW_MS, TOPIC_IDS, Line, changed, draft, lines, write_log_dir
+from tests.support.clusters import registered_record, write_meta, write_metadata_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -268,6 +271,26 @@ def test_meta_properties_from_another_log_directory(log_dir: Path, tmp_path: Pat
     assert codes(planned)[1] == ["meta.directory-id-lost"]
     apply(planned, log_dir, beside=[str(other)])
     assert (log_dir / "meta.properties").read_bytes() == f"#\nversion=1\nnode.id=1\ncluster.id={CLUSTER}\n".encode()
+
+
+def test_a_directory_id_that_is_missing_comes_from_the_metadata_log(log_dir: Path, tmp_path: Path) -> None:
+    """With a new one its partitions are offline (real brokers of 4.3.1 served nothing of such a disk)."""
+    here, there = bytes(range(16)), bytes(range(16, 32))
+    texts = [base64.urlsafe_b64encode(each).decode().rstrip("=") for each in (here, there)]
+    path = log_dir / "meta.properties"
+    known = path.read_bytes()
+    good = re.sub(rb"directory\.id=.*\n", b"", known) + f"directory.id={texts[0]}\n".encode()
+    path.write_bytes(re.sub(rb"directory\.id=.*\n", b"", known))
+    other = write_meta(tmp_path / "other", cluster=CLUSTER, node=1)
+    assert changed(draft(log_dir, beside=[str(other)]), log_dir) == [], "no directory has an id: an older release"
+    with (other / "meta.properties").open("a") as file:
+        file.write(f"directory.id={texts[1]}\n")
+    assert changed(draft(log_dir, beside=[str(other)]), log_dir) == [], "nothing shows the id"
+    write_metadata_log(other, registered_record(1, here, there))
+    planned = draft(log_dir, beside=[str(other)])
+    assert changed(planned, log_dir) == ["meta.properties"]
+    apply(planned, log_dir, beside=[str(other)])
+    assert path.read_bytes() == good
 
 
 # --- the mark ---------------------------------------------------------------------------------------------------------

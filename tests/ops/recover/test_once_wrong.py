@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
+import crc32c
 import pytest
 
 from tests.support import build
 from tests.support.excising import batch_of, places_of, read_offsets, write, write_batches
 from tests.support.recover_plans import plan, recover
+from tests.support.repairs import snapshot, undo_all
 from tests.support.truncating import MARK, RECOVERY, started
 
 if TYPE_CHECKING:
@@ -57,14 +60,180 @@ def test_nothing_is_begun_beside_a_replacement_that_stays(tmp_path: Path) -> Non
 def test_a_whole_batch_that_is_removed_is_a_loss(tmp_path: Path) -> None:
     """Seed 41: of two batches in the wrong order one was removed, and no loss was listed."""
     written = write(tmp_path)
-    data, (start, middle), (_, end) = written.log(12).read_bytes(), written.at(12, 1), written.at(12, 2)
-    exchanged = data[:start] + data[middle:end] + data[start:middle] + data[end:]
-    written.log(12).write_bytes(exchanged)
+    data, (start, middle), (_, end) = written.log(12).read_bytes(), written.at(12, 0), written.at(12, 2)
+    written.log(12).write_bytes(data[middle:end] + data[start:middle] + data[end:])  # the first one after two others
     before = set(read_offsets(written.partition))
     draft = recover(written.root, only_copy=True)
     losses = [(each.first_offset, each.next_offset) for each in draft.plan.report.losses]
     gone = before - set(read_offsets(written.partition))
-    assert gone <= {offset for first, end_offset in losses for offset in range(first or 0, end_offset or 0)}
+    assert gone == {offset for first, end_offset in losses for offset in range(first or 0, end_offset or 0)} != set()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_two_exchanged_batches_are_put_in_order(tmp_path: Path, number: int) -> None:
+    """Seed 41: consumers skipped the earlier one, or it was removed."""
+    written = write(tmp_path)
+    data, (start, middle), (_, end) = written.log(12).read_bytes(), written.at(12, number), written.at(12, number + 1)
+    written.log(12).write_bytes(data[:start] + data[middle:end] + data[start:middle] + data[end:])
+    draft = recover(written.root, only_copy=True)
+    assert written.log(12).read_bytes() == data
+    assert draft.plan.report.losses == ()
+
+
+def test_a_last_offset_that_no_record_has_is_corrected(tmp_path: Path) -> None:
+    """Seed 1: consumers skipped what follows, or the batch was emptied, here with the marker of a transaction."""
+    single = [batch_of(2, build.NONE, offset, offset) for offset in (4, 5, 6)]
+    batches = [build.txn_marker(build.COMMIT, offset=3, producer_id=7), *single]
+    longer = bytearray(batches[0])
+    longer[23:27] = (2).to_bytes(4, "big")
+    longer[17:21] = crc32c.crc32c(bytes(longer[21:])).to_bytes(4, "big")
+    first = [batch_of(2, build.NONE, 0, 2)]
+    written = write_batches(tmp_path, {0: [*first, bytes(longer), *batches[1:]], 7: [batch_of(2, build.NONE, 7, 9)]})
+    draft = recover(written.root, only_copy=True)
+    assert written.log(0).read_bytes() == b"".join([*first, *batches])
+    assert "its last offset delta, 0 in place of 2" in str(draft.plan.report.findings)
+
+
+# --- segments with names that are too high ----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("magic", "codec", "new_base"),
+    [
+        (magic, codec, base)
+        for magic, codec in ((2, build.NONE), (1, build.GZIP), (0, build.NONE))
+        for base in (15, 1012)
+    ],
+)
+def test_a_renamed_segment_gets_its_name_back(tmp_path: Path, magic: int, codec: int, new_base: int) -> None:
+    """Seeds 35 and 46: a broker stops, because no index of the segment can hold its first offset."""
+    written = write(tmp_path, magic, codec)
+    data, old = written.log(12).read_bytes(), snapshot(written.root)
+    for suffix in ("log", "index", "timeindex"):
+        if written.log(12, suffix).exists():
+            written.log(12, suffix).rename(written.log(new_base, suffix))
+    renamed = snapshot(written.root)
+    draft = recover(written.root, only_copy=True)
+    assert not list(written.partition.glob(f"{new_base:020d}.*"))
+    assert written.log(12).read_bytes() == data
+    assert set(read_offsets(written.partition)) == set(range(36))
+    assert draft.plan.report.losses == ()
+    assert "recover.renamed" in {each.code for each in draft.plan.report.findings}
+    for is_clean in (True, False):
+        result = started(written.partition, is_clean=is_clean)
+        assert (result.problem, result.lost_bytes, result.end_offset) == (None, 0, 36)
+    undo_all(written.root)
+    assert {name: row[0] for name, row in snapshot(written.root).items()} == {
+        name: row[0] for name, row in renamed.items()
+    }
+    assert old != renamed
+
+
+def test_a_renamed_segment_of_one_batch_fits_where_it_is_missing(tmp_path: Path) -> None:
+    """Its offset could be wrong instead: but another segment continues it."""
+    segments = {base: [batch_of(2, build.NONE, base, base + 2)] for base in (0, 3, 6)}
+    written = write_batches(tmp_path, segments)
+    for suffix in ("log", "index", "timeindex"):
+        written.log(3, suffix).rename(written.log(1003, suffix))
+    recover(written.root, only_copy=True)
+    assert read_offsets(written.partition) == [*range(9)]
+    assert not written.log(1003).exists()
+
+
+def test_a_copy_of_a_segment_under_a_higher_name_is_deleted(tmp_path: Path) -> None:
+    """Seed 19: "segment 35 once more at 36"."""
+    written = write(tmp_path)
+    shutil.copy(written.log(12), written.log(16))
+    draft = recover(written.root, only_copy=True)
+    assert read_offsets(written.partition) == [*range(36)]
+    assert not written.log(16).exists()
+    assert draft.plan.report.losses == ()
+    assert "recover.copy-deleted" in {each.code for each in draft.plan.report.findings}
+
+
+def test_other_records_of_the_same_offsets_are_left_to_a_person(tmp_path: Path) -> None:
+    """Neither of the two segments is a copy of the other, and only one of them can have the name."""
+    written = write(tmp_path)
+    written.log(16).write_bytes(b"".join(batch_of(2, build.GZIP, first, first + 2) for first in (12, 15, 18, 21)))
+    draft = plan(written.root, only_copy=True)
+    assert "reindex.overflow" in {each.code for each in draft.plan.report.refusals}
+    assert not any(change.path.endswith(".log") for change in draft.plan.changes)
+
+
+# --- transactions that the log contradicts ----------------------------------------------------------------------------
+def test_a_batch_that_contradicts_an_open_transaction_keeps_its_records(tmp_path: Path) -> None:
+    """Seeds 52, 62: a broker stops there (`ProducerAppendInfo.appendDataBatch`), and recover left it."""
+    ids = {"producer_id": 7, "producer_epoch": 0}
+    open_batch = batch_of(2, build.NONE, 0, 2, is_transactional=True, base_sequence=0, **ids)
+    plain = [batch_of(2, build.NONE, first, first + 2, base_sequence=first, **ids) for first in (3, 6)]
+    written = write_batches(tmp_path, {0: [open_batch, plain[0]], 6: [plain[1]], 9: [batch_of(2, build.NONE, 9, 11)]})
+    assert started(written.partition, is_clean=False).problem is not None
+    draft = recover(written.root, only_copy=True)
+    assert read_offsets(written.partition) == [*range(12)]
+    assert draft.plan.report.losses == ()
+    codes = [each.code for each in draft.plan.report.findings]
+    assert codes.count("excise.unlinked") == 2
+    assert "excise.transaction-open" in codes
+    assert started(written.partition, is_clean=False).problem is None
+    assert (written.root / MARK).exists()
+
+
+def test_a_first_snapshot_that_names_later_offsets_is_deleted(tmp_path: Path) -> None:
+    """Seed 4: "82.snapshot as 0.snapshot", whose open transaction the whole log contradicts."""
+    ids = {"producer_id": 7, "producer_epoch": 0}
+    written = write_batches(tmp_path, {0: [batch_of(2, build.NONE, 0, 2, base_sequence=0, **ids)]})
+    entry = build.Producer(producer_id=7, last_offset=50, last_sequence=50, current_txn_first_offset=48)
+    written.log(0, "snapshot").write_bytes(build.snapshot([entry]))
+    draft = recover(written.root, only_copy=True)
+    assert not written.log(0, "snapshot").exists()
+    assert read_offsets(written.partition) == [0, 1, 2]
+    assert "snapshot.later-producer" in {each.code for each in draft.plan.report.findings}
+    assert (written.root / MARK).exists()
+
+
+def test_a_replacement_at_which_a_broker_stops_is_given_up(tmp_path: Path) -> None:
+    """Seed 23: without the marker that is in the segment, its last batch contradicts the transaction."""
+    ids = {"producer_id": 7, "producer_epoch": 0}
+    begun = batch_of(2, build.NONE, 0, 2, is_transactional=True, base_sequence=0, **ids)
+    plain = batch_of(2, build.NONE, 4, 6, base_sequence=3, **ids)
+    segments = {0: [begun, build.txn_marker(build.COMMIT, offset=3, producer_id=7), plain]}
+    written = write_batches(tmp_path, {**segments, 7: [batch_of(2, build.NONE, 7, 9)]})
+    swap = written.log(0, "log.swap")
+    swap.write_bytes(begun + plain)
+    draft = recover(written.root, only_copy=True)
+    assert not swap.exists()
+    assert written.log(0).read_bytes() == b"".join(segments[0])
+    assert "recover.replacement-refused" in {each.code for each in draft.plan.report.findings}
+
+
+def test_the_offsets_of_a_compressed_message_that_is_removed_are_a_loss(tmp_path: Path) -> None:
+    """Its header has the last one alone."""
+    written = write(tmp_path, 1, build.GZIP)
+    data, (_, first_end), (start, end) = written.log(12).read_bytes(), written.at(12, 0), written.at(12, 3)
+    moved = written.log(12).read_bytes()[start:end]
+    written.log(12).write_bytes(data[:first_end] + moved + data[first_end:start])
+    draft = recover(written.root, only_copy=True)
+    losses = [(each.first_offset, each.next_offset) for each in draft.plan.report.losses]
+    assert {*range(36)} - {*read_offsets(written.partition)} == {*range(21, 24)}
+    assert losses == [(21, 24)]
+
+
+def test_a_directory_with_the_name_of_a_replacement_stops_no_run_in_the_middle(tmp_path: Path) -> None:
+    """Seed 190 of recover-2.8: the apply ended after its first change."""
+    written = write(tmp_path)
+    written.flip(12, written.at(12, 1)[1] - 5)
+    written.log(24, "txnindex.swap").mkdir()
+    draft = plan(written.root, only_copy=True)
+    assert "segment.swap" in {each.code for each in draft.plan.report.refusals}
+    assert not any(change.path.endswith((".log", "index")) for change in draft.plan.changes)
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(1, build.GZIP), (0, build.NONE)])
+def test_a_copied_message_at_the_end_is_removed(tmp_path: Path, magic: int, codec: int) -> None:
+    """Seed 72: a broker empties the whole segment where its indexes would have to go back."""
+    written = write(tmp_path, magic, codec)
+    data, (start, end) = written.log(24).read_bytes(), written.at(24, 1)
+    written.log(24).write_bytes(data + data[start:end])
+    recover(written.root, only_copy=True)
+    assert written.log(24).read_bytes() == data
 
 
 def test_the_same_batch_once_more_is_none(tmp_path: Path) -> None:
