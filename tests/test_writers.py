@@ -22,6 +22,7 @@ WRITERS: Final = {
     "kafkalog_core/ops/dump/parallel.py": "the standard output, to which rows of other processes are passed on",
     "kafkalog_core/ops/compact/simulation.py": "temporary files of its own, from one simulated clean to the next",
     "kafkalog_core/spark/lake/store.py": "the files of a table, through the file systems of pyarrow",
+    "kafkalog_core/ops/recover/joined.py": "a temporary file with new content, until the plan is made",
     "kafkalog_core/ops/impact/planned.py": "a temporary directory with what a plan would leave, next to no disk",
     "kafkalog_core/spark/session/session.py": "Spark's temporary directory, and its log",
     "kafkalog_core/spark/lake/parquet.py": "the Parquet file of a job, which it removes if the job fails",

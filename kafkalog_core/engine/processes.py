@@ -15,7 +15,6 @@ import pickle
 import shutil
 import signal
 import sys
-import tempfile
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -26,7 +25,15 @@ from threading import Thread, active_count
 from traceback import format_exc
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
-from kafkalog_core.engine.spool import HeldBytes, SpoolFiles, SpoolReader, SpoolWriter, outputs_in_memory, shortage
+from kafkalog_core.engine.spool import (
+    HeldBytes,
+    SpoolFiles,
+    SpoolReader,
+    SpoolWriter,
+    outputs_in_memory,
+    shortage,
+    temporary_directory,
+)
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.reading import READING
@@ -58,8 +65,6 @@ _M_MMAP_THRESHOLD: Final = -3
 _MAPPED_BYTES: Final = 32 * 1024 * 1024
 _HELD_BYTES: Final = 64 * 1024 * 1024
 
-_TEMP_VARIABLES: Final = ("TMPDIR", "TEMP", "TMP")
-_TEMP_PLACES: Final = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 -- where tempfile looks
 
 _Result = TypeVar("_Result")
 _Begun = TypeVar("_Begun")
@@ -81,7 +86,7 @@ class Pool:
         self.jobs = jobs
         self._progress = progress
         self._counted_bytes = 0
-        self._directory = _temporary_directory()
+        self._directory = temporary_directory("kafkalog-workers-")
         self._scratch = None if self._directory is None else self._directory.name
         self._numbers = itertools.count()
         self._is_counting = True
@@ -230,22 +235,6 @@ class _PoolOutput:
     def result(self) -> Any:
         """See `TaskOutput`."""
         return self._pool.done(self._future).result()
-
-
-def _temporary_directory() -> tempfile.TemporaryDirectory[str] | None:
-    """Return a new directory for temporary files; None: there is no place for one.
-
-    The working directory, Python's last resort, is left alone: it may be one of a broker's.
-    """
-    try:
-        place = tempfile.gettempdir()
-        # The working directory may be a broker's: a temporary directory there would stop it
-        # (LocalLog.parseTopicPartitionName).
-        if place not in _TEMP_PLACES and not any(map(os.environ.get, _TEMP_VARIABLES)) and place == os.getcwd():
-            return None
-        return tempfile.TemporaryDirectory(prefix="kafkalog-workers-", dir=place, ignore_cleanup_errors=True)
-    except OSError:
-        return None
 
 
 def _context(scratch: str | None, *, may_fork: bool) -> BaseContext:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import tempfile
 import zlib
 from contextlib import suppress
 from mmap import ACCESS_READ, mmap
@@ -38,6 +39,7 @@ __all__ = [
     "send",
     "sent",
     "shortage",
+    "temporary_directory",
 ]
 
 SPOOL_BYTES: Final = 4 * 1024 * 1024
@@ -52,6 +54,26 @@ _PAUSE: Final = Event()
 _PAUSE_S: Final = 0.002
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
 _LEVEL: Final = 1
+
+
+_TEMP_VARIABLES: Final = ("TMPDIR", "TEMP", "TMP")
+_TEMP_PLACES: Final = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 -- where tempfile looks
+
+
+def temporary_directory(prefix: str) -> tempfile.TemporaryDirectory[str] | None:
+    """Return a new directory for temporary files; None: there is no place for one.
+
+    The working directory, Python's last resort, is left alone: it may be one of a broker's.
+    """
+    try:
+        place = tempfile.gettempdir()
+        # The working directory may be a broker's: a temporary directory there would stop it
+        # (LocalLog.parseTopicPartitionName).
+        if place not in _TEMP_PLACES and not any(map(os.environ.get, _TEMP_VARIABLES)) and place == os.getcwd():
+            return None
+        return tempfile.TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True)
+    except OSError:
+        return None
 
 
 class OutputStream(Protocol):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JoinedChange", "JoinedStage"]
 
+_SPOOLED_BYTES: Final = 16 * 1024
 _EARLY: Final = fixed_file_name(FileKind.LOG_START_OFFSET)
 
 
@@ -60,10 +61,12 @@ class JoinedStage:
     Args:
         root: absolute path of the log directory, or of the partition directory outside one.
         now_ms: modification time of new files for readers, in milliseconds since 1970.
+        spool: directory for a temporary file with new content, until all is passed on; None: memory holds it.
     """
 
-    def __init__(self, root: str, now_ms: int) -> None:
+    def __init__(self, root: str, now_ms: int, spool: str | None = None) -> None:
         self._root = root
+        self._spool = None if spool is None else f"{spool}/{os.getpid()}-{id(self)}"
         self._now_ns = now_ms * 1_000_000
         self._changes: dict[str, JoinedChange] = {}
         self._planned: dict[str, PlannedFile | None] = {}
@@ -90,10 +93,10 @@ class JoinedStage:
         mtime_ns: int | None = None,
         swap: int | None = None,
     ) -> None:
-        """Write a whole file. Content that is not `Pieces` is kept in memory."""
+        """Write a whole file."""
         status = self._status(path)
         pieces = content if isinstance(content, Pieces) else Pieces((b"".join(bytes(each) for each in content),))
-        pieces = real_slices(pieces)
+        pieces = real_slices(Pieces(tuple(map(self.spooled, pieces.parts))))
         if swap is None and status is not None and self._is_same(path, pieces):
             return
         self._add(JoinedChange(path=path, why=why, pieces=pieces, like=like, mtime_ns=mtime_ns, swap=swap))
@@ -113,6 +116,18 @@ class JoinedStage:
         """Delete a file."""
         if self._status(path) is not None:
             self._add(JoinedChange(path=path, why=why, swap=swap))
+
+    def spooled(self, part: bytes | FileSlice) -> bytes | FileSlice:
+        """Return the same content as a slice of the temporary file, if it is not small and the file takes it."""
+        if isinstance(part, FileSlice) or self._spool is None or len(part) < _SPOOLED_BYTES:
+            return part
+        try:
+            with open(self._spool, "ab") as file:
+                start = file.tell()
+                file.write(part)
+        except OSError:  # no space: the next one may be smaller
+            return part
+        return FileSlice(self._spool, start, start + len(part))
 
     # --- joined -------------------------------------------------------------------------------------------------------
     def take(self, changes: Iterable[JoinedChange]) -> None:

@@ -27,7 +27,7 @@ from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.places import find_places
 from kafkalog_core.ops.recover.renaming import misnamed_segment, stage_renaming
 from kafkalog_core.ops.reindex.indexes import NOT_A_RECOVERY
-from kafkalog_core.ops.reindex.reindex import PartitionReindex, rules_of_indexes, with_repaired
+from kafkalog_core.ops.reindex.partition import PartitionReindex, rules_of_indexes, with_repaired
 from kafkalog_core.ops.reindex.steps import ReindexTask, stage_step
 from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.ops.recover.joined import JoinedChange
     from kafkalog_core.ops.recover.replicas import KnownReplicas
     from kafkalog_core.ops.reindex.steps import ReindexReport, Step
@@ -76,6 +75,7 @@ class RecoveryTask(Struct, frozen=True, kw_only=True):
         choice: how its damage is treated.
         replicas: what is known of its other replicas.
         transaction_logs: directories of `__transaction_state` on the same disks.
+        spool: as of `JoinedStage`.
     """
 
     root: str
@@ -84,6 +84,7 @@ class RecoveryTask(Struct, frozen=True, kw_only=True):
     choice: Choice
     replicas: KnownReplicas
     transaction_logs: tuple[str, ...] = ()
+    spool: str | None = None
 
 
 class PartitionRecovery(Struct, kw_only=True):
@@ -126,7 +127,7 @@ class _Work:
         self._task = task
         self._advance = advance
         self._facts = _as_unclean(task.facts) if task.facts.context.is_clean is None else task.facts
-        self._stage = JoinedStage(task.root, task.facts.now_ms)
+        self._stage = JoinedStage(task.root, task.facts.now_ms, task.spool)
         self._done = PartitionRecovery(path=task.path)
         self._is_given_up = False
 
@@ -182,7 +183,8 @@ class _Work:
         done = self._done
         for _ in range(_MOST_ROUNDS):
             partition = self._partition()
-            broker = truncate_as_broker(partition, self._facts, _ignore)
+            self._reindex = self._new_reindex(as_broker=False)
+            broker = truncate_as_broker(partition, self._facts, _ignore, follow=self._reindex.follow)
             completion = broker.completion
             if completion is None:
                 if self._gives_up_what_stops(broker):
@@ -255,43 +257,39 @@ class _Work:
         choice = self._task.choice
         if choice == "as-broker":
             self._truncate(broker.truncation, broker.companions, None)
-            self._take(*self._replayed(as_broker=False))
+            is_read = broker.truncation is None and broker.refusal is None
+            self._take(self._reindex if is_read else self._new_reindex(as_broker=False))
             return
-        self._forget_impossible_start()
+        self._facts = self._possible_facts()
         is_renamed = choice == "only-copy" and self._rename()
-        self._forget_impossible_producers()
-        steps, report = self._replayed(as_broker=False)
-        is_whole = not (
-            report.refusals
-            or report.tail_bytes
-            or broker.truncation
-            or broker.refusal
-            or self._is_given_up
-            or is_renamed
-        )
-        if not is_whole and choice == "only-copy":
+        if self._forgets_impossible_producers():
+            self._reindex = self._new_reindex(as_broker=False)
+        if not (broker.truncation or broker.refusal or self._is_given_up or is_renamed):
+            steps = [*self._reindex.steps()]
+            report = self._reindex.report
+            if not (report.refusals or report.tail_bytes):  # what is right is left as it is
+                self._add([step for step in steps if not step.why.startswith(NOT_A_RECOVERY)], report)
+                return
+        if choice == "only-copy":
             self._excise()
-        elif not is_whole and choice == "refetch":
-            self._refetch()
-        if is_whole:  # what is right is left as it is
-            steps = [step for step in steps if not step.why.startswith(NOT_A_RECOVERY)]
         else:
-            steps, report = self._replayed(as_broker=True)
-        self._take(steps, report)
-        if not is_whole:
-            self._settle()
+            self._refetch()
+        self._settle()
 
-    def _forget_impossible_start(self) -> None:
-        """Take a checkpointed log start offset after the log end for unknown: its line is removed from the checkpoint.
+    def _possible_facts(self) -> PartitionFacts:
+        """Return the facts without a checkpointed log start offset after the log end: its line will be removed.
 
         A broker that finds it deletes the whole log (LogLoader.recoverLog).
         """
-        start_offset, extent = self._facts.context.log_start_offset, read_extent(self._partition())
-        if start_offset is not None and extent is not None and start_offset > extent.end:
-            self._facts = replace(self._facts, context=replace(self._facts.context, log_start_offset=None))
+        facts, extent = self._facts, read_extent(self._partition())
+        if extent is None or (facts.context.log_start_offset or 0) <= extent.end:
+            return facts
+        return replace(facts, context=replace(facts.context, log_start_offset=None))
 
-    def _forget_impossible_producers(self) -> None:
+    def _forgets_impossible_producers(self) -> bool:
         """Delete a snapshot from which the log would be replayed, if it names an offset that is not before its own.
+
+        Return whether there was one.
 
         `ProducerStateManager.takeSnapshot` writes the producers of the batches before it: the file was renamed or
         changed, and a broker stops where its transactions contradict the log (`ProducerAppendInfo.appendDataBatch`).
@@ -299,13 +297,14 @@ class _Work:
         partition = self._partition()
         first = partition.segments[0].snapshot if partition.segments else None
         if first is None or partition.format == "v07":
-            return
+            return False
         sink = Sink(partition.topic, partition.partition)
         check_snapshot(first.path, first.name.base_offset, None, 0, sink, Sink())
         later = next((each for each in sink.findings if each.code == _LATER_PRODUCER), None)
         if later is not None:
             self._sink.put(replace(later, cure=MENDED_BY_PLAN, next_step=None))
             self._stage.remove(first.path, why=later.message.removesuffix("."))
+        return later is not None
 
     def _rename(self) -> bool:
         """Give segments the names of their first offsets, or delete copies; return whether there were such segments."""
@@ -354,13 +353,20 @@ class _Work:
         stage_truncation(truncation, companion_files(truncation, self._facts), self._stage)
 
     def _settle(self) -> None:
-        """Truncate what an unclean start would still truncate."""
-        for _ in range(_MOST_ROUNDS):
-            broker = truncate_as_broker(self._partition(), _as_unclean(self._facts), _ignore)
-            if broker.truncation is None:
+        """Build the files of the log that is left, and truncate what an unclean start would still truncate."""
+        for number in range(_MOST_ROUNDS + 1):
+            reindex = self._new_reindex(as_broker=True)
+            broker = truncate_as_broker(
+                self._partition(), _as_unclean(self._facts), _ignore, follow=None if number else reindex.follow
+            )
+            if broker.truncation is None and (number or broker.refusal is None):
+                if not number:
+                    self._take(reindex)
                 return
-            self._truncate(broker.truncation, broker.companions, "a broker truncates it when it recovers the log")
-            self._take(*self._replayed(as_broker=True))
+            if number:
+                self._truncate(broker.truncation, broker.companions, "a broker truncates it when it recovers the log")
+            # First as where a broker rebuilds a missing index: it ends the segment alone, and keeps the later ones
+            self._take(self._new_reindex(as_broker=True))
 
     def _truncate(self, truncation: Truncation | None, companions: CompanionFiles | None, why: str | None) -> None:
         if truncation is None or truncation.is_empty:
@@ -385,9 +391,9 @@ class _Work:
                 self._done.own_losses.append(loss)
 
     # --- what is built from the log -----------------------------------------------------------------------------------
-    def _replayed(self, *, as_broker: bool) -> tuple[list[Step], ReindexReport]:
-        """Replay the log, and return the repairs of the files that are built from it."""
-        facts = self._facts
+    def _new_reindex(self, *, as_broker: bool) -> PartitionReindex:
+        """Return the work that replays the log, and repairs the files that are built from it."""
+        facts = self._facts if self._task.choice == "as-broker" else self._possible_facts()
         extent = read_extent(self._partition())
         end = None if extent is None else extent.end
         if not facts.context.is_clean or facts.context.recovery_point not in {None, end}:
@@ -403,11 +409,12 @@ class _Work:
             as_broker=as_broker,
             max_batch_bytes=MAX_BATCH_BYTES,
         )
-        work = PartitionReindex(task, _ignore)
-        steps = list(work.steps())
-        return steps, work.report
+        return PartitionReindex(task, _ignore, self._stage.spooled)
 
-    def _take(self, steps: list[Step], report: ReindexReport) -> None:
+    def _take(self, reindex: PartitionReindex) -> None:
+        self._add([*reindex.steps()], reindex.report)
+
+    def _add(self, steps: list[Step], report: ReindexReport) -> None:
         for step in steps:
             stage_step(step, self._stage)
         report = with_repaired(report, {step.path for step in steps if step.kind != "cut"})
@@ -433,11 +440,7 @@ def _with_reason(loss: Loss, why: str) -> Loss:
 
 def _as_unclean(facts: PartitionFacts) -> PartitionFacts:
     """Return the facts of a start that recovers the whole log."""
-    return replace(facts, context=_unclean(facts.context))
-
-
-def _unclean(context: PartitionContext) -> PartitionContext:
-    return replace(context, is_clean=False, recovery_point=None)
+    return replace(facts, context=replace(facts.context, is_clean=False, recovery_point=None))
 
 
 def _ignore(_: int) -> None:
@@ -452,15 +455,19 @@ def start_problems(
     Args:
         path: of the partition.
         facts: what is known of it, with the checkpoints as the plan leaves them.
-        is_changed: whether a start after an unclean shutdown is simulated too: on the others it was already.
+        is_changed: whether a start after an unclean shutdown is simulated too. It recovers the last segment, as with a
+            recovery point at the end: all of the log was recovered when the partition was planned.
         advance: called with the bytes that are read.
     """
     partition = read_partition(path)
     sink = Sink(partition.topic, partition.partition)
     if partition.format == "v07":
         return ()
+    extent = read_extent(partition)
+    at_end = facts.context.recovery_point if extent is None else extent.end
     for is_clean in (True, False) if is_changed else (True,):
-        context = replace(facts.context, is_clean=True) if is_clean else _unclean(facts.context)
+        point = facts.context.recovery_point if is_clean else at_end
+        context = replace(facts.context, is_clean=is_clean, recovery_point=point)
         load = PartitionLoad(partition, context, facts.load_options, advance=advance)
         for _ in load.run():
             pass

@@ -11,9 +11,11 @@ before the clean shutdown file (`kafkalog verify`) reads it again. Only damaged 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.engine.pool import run_all
+from kafkalog_core.engine.spool import temporary_directory
 from kafkalog_core.engine.targets import LogDirTarget
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.rules.rule_table import rules_of
@@ -23,7 +25,7 @@ from kafkalog_core.ops.recover.excise import transaction_copies
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.partition import RecoveryTask, recover_partition, start_problems
 from kafkalog_core.ops.recover.replicas import OtherReplicas
-from kafkalog_core.ops.reindex.reindex import rules_of_indexes
+from kafkalog_core.ops.reindex.partition import rules_of_indexes
 from kafkalog_core.ops.repair.assumptions import with_options
 from kafkalog_core.ops.repair.context import distinct_settings
 from kafkalog_core.ops.repair.plan import PlanReport
@@ -84,17 +86,21 @@ def plan_recover(request: PlanRequest, stage: Stage, progress: Progress) -> Plan
     Raises:
         SelectionError: The request names single files.
     """
-    return _Planner(request, stage, progress).plan()
+    scratch = temporary_directory("kafkalog-recover-")
+    # The new indexes of a large disk do not fit into memory
+    with nullcontext() if scratch is None else scratch as spool:
+        return _Planner(request, stage, progress, spool).plan()
 
 
 class _Planner:
-    def __init__(self, request: PlanRequest, stage: Stage, progress: Progress) -> None:
+    def __init__(self, request: PlanRequest, stage: Stage, progress: Progress, spool: str | None) -> None:
         self._request = request
         self._stage = stage
         self._progress = progress
         self._target = request.target
         self._context = request.context()
-        self._joined = JoinedStage(self._target.root, request.now_ms)
+        self._spool = spool
+        self._joined = JoinedStage(self._target.root, request.now_ms, spool)
         self._replicas: dict[str, KnownReplicas] = {}
         self._used: list[Setting] = []
 
@@ -146,6 +152,7 @@ class _Planner:
             self._used += [setting for setting in facts.settings.settings if setting.name in _USED]
             yield RecoveryTask(
                 root=self._target.root,
+                spool=self._spool,
                 path=place.path,
                 facts=facts,
                 choice=self._choice(place, known),
@@ -225,7 +232,7 @@ class _Planner:
     def _outside_logs(self) -> Iterator[Finding]:
         """Yield the findings about files outside of the logs because of which a broker does not start, or not whole.
 
-        Of the logs only headers are read.
+        Of the logs only that of the metadata is read.
         """
         log_dir = self._target.log_dir
         if log_dir is None or not self._target.is_whole:
@@ -237,7 +244,7 @@ class _Planner:
             # Of the others only what they show together with this one, so none of their logs
             targets=(own, *(_beside(path, named_dirs) for path in others)),
             now_ms=self._request.now_ms,
-            level="headers",
+            level="files",
             jobs=self._request.jobs,
             kafka=replace(self._context.request, kafka=str(self._context.release)),
         )

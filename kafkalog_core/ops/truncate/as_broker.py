@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.sim.start.partition import Follow
     from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadProblem, LoadResult
     from kafkalog_core.kafka.sim.start.snapshots import SnapshotFiles
@@ -68,8 +69,10 @@ class BrokerTruncation(Struct, frozen=True, kw_only=True):
     refusal: Finding | None = None
 
 
-def truncate_as_broker(partition: Partition, facts: PartitionFacts, advance: Callable[[int], None]) -> BrokerTruncation:
-    """Return what the next start of a broker does to a log."""
+def truncate_as_broker(
+    partition: Partition, facts: PartitionFacts, advance: Callable[[int], None], *, follow: Follow | None = None
+) -> BrokerTruncation:
+    """Return what the next start of a broker does to a log; `follow`: as of `PartitionLoad`."""
     # 0.7 keeps no index and no checkpoint, and its start reads the last file alone: the simulated start of later
     # releases has nothing to go by.
     if partition.format == "v07":
@@ -79,7 +82,7 @@ def truncate_as_broker(partition: Partition, facts: PartitionFacts, advance: Cal
     if facts.context.is_clean is None:
         return BrokerTruncation(refusal=_found(partition, "truncate.no-log-dir", partition.path))
     options = facts.load_options
-    load = PartitionLoad(partition, facts.context, options, advance=advance)
+    load = PartitionLoad(partition, facts.context, options, advance=advance, follow=follow)
     for _ in load.run():
         pass
     result = load.result

@@ -305,7 +305,7 @@ class LogDirs:
         meets_markers = is_cleaned and rules.has_producers and not rules.reads_empty_markers
         if not meets_markers and all(finding.severity == "info" for finding in findings):
             return
-        if any(finding.code in NOT_READ for finding in findings):
+        if any(finding.code in NOT_READ for finding in findings) or (self._depth and self._depth.level == "files"):
             return
         problem = starts.problem
         if problem is None or problem.kind not in STOPS or _is_reported(problem, findings):

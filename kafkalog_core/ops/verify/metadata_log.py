@@ -58,7 +58,7 @@ def bootstrap_findings(log_dir: LogDir, depth: Depth) -> Iterator[Finding]:
             partition=None,
             is_v07=False,
             is_last=False,
-            level=depth.level,
+            level=depth.of_metadata,
             now_ms=depth.now_ms,
             max_batch_bytes=depth.max_batch_bytes,
         )

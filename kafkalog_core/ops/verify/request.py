@@ -46,6 +46,11 @@ class Depth(Struct, frozen=True, kw_only=True):
     now_ms: int
     max_batch_bytes: int
 
+    @property
+    def of_metadata(self) -> Level:
+        """The level for the metadata log and its snapshots: what is in them decides about files around the logs."""
+        return "headers" if self.level == "files" else self.level
+
 
 class VerifyRequest(Struct, frozen=True, kw_only=True):
     """What to verify.
@@ -53,7 +58,9 @@ class VerifyRequest(Struct, frozen=True, kw_only=True):
     Args:
         targets: files, partitions and log directories, from `targets.resolve`.
         now_ms: time of the check, ms since 1970: later timestamps are in the future.
-        level: `headers` reads batch headers alone, `checksums` every byte, `records` also decodes every record.
+        level: `files` opens every log and reads those of the metadata log alone, `headers` reads batch headers,
+            `checksums` every byte, `records` also decodes every record. No option of `verify` is `files`: it finds
+            nothing about a log, and is for callers that ask about the other files.
         max_batch_bytes: size limit of a batch, also when it is decompressed.
         jobs: number of processes; 1: only this one.
         others: targets that other calls verify at the same time, before `verify_across` compares all of them; a
@@ -71,7 +78,7 @@ class VerifyRequest(Struct, frozen=True, kw_only=True):
     kafka: SettingsRequest = field(default_factory=SettingsRequest)
 
 
-Level = Literal["headers", "checksums", "records"]
+Level = Literal["files", "headers", "checksums", "records"]
 
 
 class SegmentCheck(Struct, frozen=True, kw_only=True):

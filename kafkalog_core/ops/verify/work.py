@@ -16,7 +16,7 @@ from kafkalog_core.engine.targets import FileTarget
 from kafkalog_core.errors import FieldError, NotFoundError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.names import FileState
+from kafkalog_core.format.names import METADATA_TOPIC, FileState
 from kafkalog_core.kafka.rules.batch_checks import FUTURE_MS
 from kafkalog_core.kafka.sim.batch_places import partition_bounds
 from kafkalog_core.ops.verify.companions import Replacements
@@ -408,7 +408,7 @@ def segment_task(
         partition=partition.partition,
         is_v07=partition.format == "v07",
         is_last=is_last,
-        level=depth.level,
+        level=depth.of_metadata if partition.topic == METADATA_TOPIC else depth.level,
         now_ms=depth.now_ms,
         max_batch_bytes=depth.max_batch_bytes,
         bounds=bounds,

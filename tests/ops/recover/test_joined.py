@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from kafkalog_core.errors import AccessError
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.storage.changing.changes import DryRunStage
 from kafkalog_core.storage.listing import list_directory
+from kafkalog_core.storage.planned import Pieces
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -103,3 +105,31 @@ def test_a_link_is_not_changed(root: Path) -> None:
     link.symlink_to(root / "t-0" / "0.log")
     with pytest.raises(AccessError):
         JoinedStage(str(root), 0).cut(str(link), 1, why="cut")
+
+
+# --- new content ------------------------------------------------------------------------------------------------------
+LARGE = b"0123456789abcdef" * 4096
+
+
+def test_large_content_is_in_a_temporary_file(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Memory does not grow with the indexes that a plan writes."""
+    spool = tmp_path_factory.mktemp("spool")
+    log, index = root / "t-0" / "0.log", root / "t-0" / "0.index"
+    stage = JoinedStage(str(root), 0, str(spool))
+    with stage.reading():
+        stage.write(str(index), [LARGE], why="first", like=str(log))
+        stage.write(str(root / "t-0" / "0.timeindex"), [b"few"], why="first", like=str(log))
+        stage.write(str(index), [LARGE[::-1]], why="second", like=str(log))
+        with Source.open(str(index)) as source:
+            assert source.read(0, len(LARGE)) == LARGE[::-1]
+    held = [part for change in stage.changes for part in (change.pieces or Pieces(())).parts if isinstance(part, bytes)]
+    assert held == [b"few"]
+    assert sum(file.stat().st_size for file in spool.iterdir()) == 2 * len(LARGE)
+    assert made(stage, root)["t-0/0.index"].sha256 == hashlib.sha256(LARGE[::-1]).hexdigest()
+
+
+def test_without_room_for_a_temporary_file_memory_holds_it(root: Path, tmp_path: Path) -> None:
+    index = root / "t-0" / "0.index"
+    stage = JoinedStage(str(root), 0, str(tmp_path / "is-not-there"))
+    stage.write(str(index), [LARGE], why="first", like=str(index))
+    assert made(stage, root)["t-0/0.index"].size_bytes == len(LARGE)

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage
 
+    Follow = Callable[[Segment], Callable[[Run | Damage], object]]
+    """Is called with each segment that is recovered; returns what takes all that the recovery reads of it."""
+
 __all__ = ["PartitionLoad"]
 
 
@@ -98,6 +101,7 @@ class PartitionLoad:
         context: what its log directory says of it.
         options: the release and the settings.
         advance: called with the number of bytes that recovery has read.
+        follow: what also takes all that is read of a segment; the whole log, where no byte is lost to a problem.
     """
 
     def __init__(
@@ -107,8 +111,10 @@ class PartitionLoad:
         options: LoadOptions,
         *,
         advance: Callable[[int], None] | None = None,
+        follow: Follow | None = None,
     ) -> None:
         self._advance = advance
+        self._follow = follow
         self._partition = partition
         self._options = options
         self._rules = options.loader
@@ -363,6 +369,7 @@ class PartitionLoad:
             if obstacle is not None:
                 self._blocked(*obstacle)
             states = manager.states
+        follow = None if self._follow is None or live.segment is None else self._follow(live.segment)
         with Source.open(path) as source:
             recovery = recover_segment(
                 source,
@@ -370,7 +377,7 @@ class PartitionLoad:
                 rules=self._options.recovery,
                 settings=self._options.settings,
                 states=states,
-                watch=RecoveryWatch(listen=partial(self._listen, live)),
+                watch=RecoveryWatch(listen=partial(self._listen, live, follow)),
                 byte_range=_listed_span(live, source),
             )
         if recovery.problem is not None:
@@ -389,7 +396,9 @@ class PartitionLoad:
             manager.take()
         return None
 
-    def _listen(self, live: _Live, item: Run | Damage) -> None:
+    def _listen(self, live: _Live, follow: Callable[[Run | Damage], object] | None, item: Run | Damage) -> None:
+        if follow is not None:
+            follow(item)
         if not isinstance(item, Run):
             live.is_disordered = live.is_disordered or not item.size_bytes
         elif self._advance is not None:

@@ -43,6 +43,7 @@ __all__ = [
     "Problem",
     "ProblemKind",
     "RecoveryWatch",
+    "SegmentRecoverer",
     "SegmentRecovery",
     "SplitPart",
     "first_empty_marker",
@@ -255,9 +256,15 @@ def recover_segment(
         watch: callbacks.
         byte_range: first byte, and the one after the last, of a part of the log that is recovered as if it were all.
     """
-    size_bytes = source.size_bytes if byte_range is None else byte_range[1] - byte_range[0]
-    recovery = _Recovery(size_bytes, base_offset, rules, settings, states, max_batch_bytes)
-    recovery.pauses, recovery.reached = deque(watch.pauses), watch.reached
+    recovery = SegmentRecoverer(
+        source.size_bytes if byte_range is None else byte_range[1] - byte_range[0],
+        base_offset,
+        rules=rules,
+        settings=settings,
+        states=states,
+        max_batch_bytes=max_batch_bytes,
+        watch=watch,
+    )
     walk = walk_as_broker(
         source,
         base_offset=base_offset,
@@ -266,24 +273,27 @@ def recover_segment(
         byte_range=byte_range,
     )
     for item in walk:
-        watch.listen(item)
-        if isinstance(item, Damage):
-            if item.size_bytes:  # else it is about the order of offsets, which counts at index entries alone
-                recovery.damage(item)
-        elif not recovery.run(item):
+        if not recovery.take(item):
             break
     return recovery.finish()
 
 
-class _Recovery:
+class SegmentRecoverer:
+    """The recovery of a segment, of which another one reads the log: `take` for each item of the walk, then `finish`.
+
+    size_bytes: size of the log; the other arguments are those of `recover_segment`.
+    """
+
     def __init__(
         self,
         size_bytes: int,
         base_offset: int,
+        *,
         rules: RecoveryRules,
         settings: TopicSettings,
         states: ProducerStates,
-        max_batch_bytes: int,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        watch: RecoveryWatch = NO_WATCH,
     ) -> None:
         self._size_bytes = size_bytes
         self._base_offset = base_offset
@@ -301,8 +311,8 @@ class _Recovery:
         self._map_end_offset: int | None = None
         self._batches = 0
         self._has_legacy = False
-        self.pauses: deque[int] = deque()
-        self.reached: Callable[[int], None] = _ignore
+        self._watch = watch
+        self._pauses = deque(watch.pauses)
         self._txn_index = bytearray()
         self._last_aborted: int | None = None
         self._indexes = IndexBuilder(
@@ -313,7 +323,16 @@ class _Recovery:
         )
 
     # --- what the walk gives ------------------------------------------------------------------------------------------
-    def damage(self, damage: Damage) -> None:
+    def take(self, item: Run | Damage) -> bool:
+        """Take what the walk gives, and return whether the recovery goes on after it."""
+        self._watch.listen(item)
+        if not isinstance(item, Damage):
+            return self._run(item)
+        if item.size_bytes:  # else it is about the order of offsets, which counts at index entries alone
+            self._damage(item)
+        return True
+
+    def _damage(self, damage: Damage) -> None:
         """Note that the log is truncated here, unless kafkalog's own limit or the disk is the reason."""
         if damage.reason == "unreadable":
             self._fail("unreadable", damage.position, damage.detail)
@@ -321,7 +340,7 @@ class _Recovery:
             self._fail("over-limit", damage.position, damage.detail)
         self._stop, self._stop_detail = damage.reason, damage.detail
 
-    def run(self, run: Run) -> bool:
+    def _run(self, run: Run) -> bool:
         """Take whole batches; return whether recovery goes on after them."""
         batches = run.batches
         # LogSegment.recover adds a batch to the indexes before it updates the producers, which throws at a bad marker
@@ -401,12 +420,12 @@ class _Recovery:
         if not batches.holds_only("producer_id", -1):
             markers = markers_of(run.memory, batches, max_bytes=self.limit_bytes)
         first = 0
-        while self.pauses and self.pauses[0] <= batches.column("last_offset")[last - 1]:
-            row = bisect_left(batches.column("last_offset"), self.pauses[0], first, last)
+        while self._pauses and self._pauses[0] <= batches.column("last_offset")[last - 1]:
+            row = bisect_left(batches.column("last_offset"), self._pauses[0], first, last)
             self._carry_out(batches, markers, first, row)
             if self._problem is not None:
                 return
-            self.reached(self.pauses.popleft())
+            self._watch.reached(self._pauses.popleft())
             first = row
         self._carry_out(batches, markers, first, last)
 

@@ -1,0 +1,112 @@
+"""How often the plan reads a log: a healthy one once, whether its last shutdown was clean or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.storage.source import Source
+from tests.support import build
+from tests.support.excising import Written, write_batches
+from tests.support.recover_plans import plan, recover
+from tests.support.repairs import undo_all
+from tests.support.truncating import MARK, RECOVERY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VALUE = b"v" * 25_000
+BATCHES = 120
+"""In each segment: 3 MB, so that looks at single batches are little of it."""
+LITTLE = 0.9
+"""Of a log: what may be read of it besides, for the release, the end of the log and the indexes."""
+
+
+def written(root: Path, *, is_clean: bool) -> Written:
+    """Two segments with a producer, and the snapshot that a broker writes when it begins the second one."""
+    segments = {
+        base: [
+            build.batch_v2(
+                [build.Record(offset=offset, timestamp_ms=1000 + offset, key=b"k", value=VALUE)],
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=offset,
+            )
+            for offset in range(base, base + BATCHES)
+        ]
+        for base in (0, BATCHES)
+    }
+    log = write_batches(root, segments, is_clean=is_clean)
+    last = BATCHES - 1
+    producer = build.Producer(producer_id=7, epoch=0, last_sequence=last, last_offset=last, timestamp_ms=1000 + last)
+    log.log(BATCHES, "snapshot").write_bytes(build.snapshot([producer]))
+    return log
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Bytes that were read of each log, by its path."""
+    counts: dict[str, int] = {}
+    really = Source._read_at
+
+    def counted(self: Source, target: memoryview, position: int) -> int:
+        size = really(self, target, position)
+        if self.path.endswith(".log"):
+            counts[self.path] = counts.get(self.path, 0) + size
+        return size
+
+    monkeypatch.setattr(Source, "_read_at", counted)
+    return counts
+
+
+def times(log: Written, read: dict[str, int]) -> dict[int, float]:
+    """How often each segment was read, as bytes per byte."""
+    sizes = {base: log.log(base).stat().st_size for base in log.segments}
+    return {base: read.get(str(log.log(base)), 0) / size for base, size in sizes.items()}
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_healthy_log_is_read_once(tmp_path: Path, read: dict[str, int], *, is_clean: bool) -> None:
+    log = written(tmp_path / "disk", is_clean=is_clean)
+    recover(log.root)  # what a test directory lacks: checkpoints, snapshots and the clean shutdown file
+    if not is_clean:
+        (log.root / MARK).unlink()
+        (log.root / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, 0)]))
+    read.clear()
+    draft = plan(log.root)
+    assert {change.path.rpartition("/")[2] for change in draft.plan.changes} <= {MARK, RECOVERY}
+    assert all(1 <= count <= 1 + LITTLE for count in times(log, read).values()), times(log, read)
+
+
+def test_a_log_with_a_wrong_index_is_read_once(tmp_path: Path, read: dict[str, int]) -> None:
+    """And the last segment for producers, because no snapshot is at the end, and for a start on the result."""
+    log = written(tmp_path / "disk", is_clean=True)
+    log.log(0, "timeindex").write_bytes(b"")
+    draft = plan(log.root)
+    assert any(change.path.endswith(".timeindex") for change in draft.plan.changes)
+    counts = times(log, read)
+    assert counts[0] <= 1 + LITTLE, counts
+    assert counts[BATCHES] <= 3 + LITTLE, counts
+
+
+def test_a_damaged_log_is_not_read_for_each_step(tmp_path: Path, read: dict[str, int]) -> None:
+    """By the start that a broker would make and the count of what it would delete, the search for damaged places, a
+    start on what replaces them, and one on the whole result, from which the indexes are built.
+    """
+    log = written(tmp_path / "disk", is_clean=False)
+    log.flip(0, log.at(0, 5)[1] - 5)
+    plan(log.root, only_copy=True)
+    counts = times(log, read)
+    # Of the damaged segment only slices are read where it is as the plan leaves it; logs of 3 MB are hashed whole
+    assert counts[0] <= 5 + LITTLE, counts
+    assert counts[BATCHES] <= 5 + LITTLE, counts
+
+
+def test_what_was_followed_in_vain_is_replayed(tmp_path: Path) -> None:
+    """A start that stops in the middle of a log does not read all of it: the replay begins again."""
+    log = written(tmp_path / "disk", is_clean=False)
+    log.flip(BATCHES, log.at(BATCHES, 5)[1] - 5)
+    draft = recover(log.root, only_copy=True)
+    assert [(loss.first_offset, loss.next_offset) for loss in draft.plan.report.losses] == [(BATCHES + 5, BATCHES + 6)]
+    undo_all(log.root)
