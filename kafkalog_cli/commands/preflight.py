@@ -64,7 +64,7 @@ def preflight_command(
     everything and simulates the start of the release that left the files, or of --kafka: whether the process starts,
     and which file stops it; log directories that go offline; for each partition where its log is truncated, how many
     records are lost, and how many of them consumers may have read (below the high watermark); which partitions are not
-    served; and what is wrong afterwards without a message. Nothing is changed.
+    served; and damage that the start does not notice. Nothing is changed.
 
     kafkalog also names the records that the release does not load: in the metadata log they end the start, in
     __consumer_offsets and __transaction_state the coordinators refuse or skip them. It compares the memory maps, open

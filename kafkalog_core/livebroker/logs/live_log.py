@@ -206,7 +206,8 @@ class LiveLog(LiveLogReader):
             reason = f"{place} do not form a batch, although the last shutdown was clean: nothing could be appended"
             see = WayOut("see what they are", f"kafkalog verify {directory}")
             restore = WayOut("restore the file from a replica or a backup")
-            cut = WayOut("truncate the log there", f"kafkalog truncate --as-broker {directory} --apply")
+            log_dir = shell_path(os.path.dirname(os.path.dirname(path)))
+            cut = WayOut("stop this broker and truncate the log there", f"kafkalog recover {log_dir} --apply")
             raise StorageError(Refusal(reason, (see, restore, cut)), path=path)
         self._holes.report(path, live.batches)
         live.file = SharedFile(self._disk.open_log(path))

@@ -38,9 +38,9 @@ class Ways:
     def of_event(self, event: StartEvent) -> str | None:
         """Return the command for what more than the load of one partition decides; None: there is none."""
         finding = event.finding
-        if finding is None or finding.next_step in RECOVERS:
-            return None if finding is None else self._recovery
-        return finding.next_command
+        if finding is None:
+            return None
+        return self._recovery if finding.next_step in RECOVERS else finding.next_command
 
     def of_partition(self, start: PartitionStart) -> str | None:
         """Return the command that avoids what a start does to a partition; None: there is none, or none is needed."""

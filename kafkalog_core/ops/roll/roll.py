@@ -160,7 +160,7 @@ class PartitionFiles:
                     f"leader epoch {beyond.epoch} starts at offset {beyond.start_offset}, after the log end offset "
                     f"{end_offset}"
                 )
-                repair = f"kafkalog checkpoint {shell_path(self._partition.path)} --apply"
+                repair = f"kafkalog recover {shell_path(self._partition.path)}"
                 raise RefusedError(Refusal(reason, (WayOut("repair the file first", repair),)), path=file.path)
         name = fixed_file_name(FileKind.LEADER_EPOCH)
         self._new.add(f"{self._name}/{name}", encode_epoch_checkpoint(entries))

@@ -291,6 +291,7 @@ def check_places(batches: BatchMap, path: str) -> None:
             ways = (
                 WayOut("see what else is wrong", f"kafkalog verify {directory}"),
                 WayOut("restore the file from a replica or a backup"),
+                WayOut("repair it with the least loss", f"kafkalog recover {directory}"),
                 WayOut("truncate the log", f"kafkalog truncate --at-damage {directory} --apply"),
             )
             raise StorageError(Refusal(reason, ways), path=path)

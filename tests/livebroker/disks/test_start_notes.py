@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import force_setattr
 
+from kafkalog_cli.main import cli
 from kafkalog_core.engine.selection import Selection
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import DeniedError, RefusedError, StorageError
@@ -116,7 +118,11 @@ def test_the_end_of_a_log_that_does_not_form_a_batch(demo: Path) -> None:
     with living(demo) as live, pytest.raises(StorageError) as caught:
         live.log("customers")
     assert f"bytes {size} to {size + 99} do not form a batch" in str(caught.value)
-    assert f"kafkalog truncate --as-broker {demo}/customers-0 --apply" in str(caught.value)
+    assert f"kafkalog recover {demo} --apply" in str(caught.value)
+    done = CliRunner().invoke(cli, ["recover", str(demo), "--kafka", "4.3", "--apply"])
+    assert done.exit_code == 0, done.output
+    with living(demo) as live:
+        assert live.log("customers").log_end_offset
 
 
 def test_new_files_have_the_group_of_a_user_who_may_not_set_another(

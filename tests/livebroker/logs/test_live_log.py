@@ -183,7 +183,7 @@ def test_a_log_with_a_tail_that_is_no_batch_is_not_opened(tmp_path: Path) -> Non
     log.close()
     path = tmp_path / "t-0" / "00000000000000000000.log"
     path.write_bytes(path.read_bytes() + b"torn")
-    with pytest.raises(StorageError, match="truncate --as-broker"):
+    with pytest.raises(StorageError, match=r"kafkalog recover .* --apply"):
         open_log(tmp_path / "t-0")
 
 
@@ -202,7 +202,7 @@ def test_a_log_whose_last_batch_has_impossible_offsets_is_not_continued(tmp_path
     data[last : last + 8] = ((1 << 40) if epochs.count("\n") == 3 else 1000).to_bytes(8, "big")
     path.write_bytes(data)
     checkpoint.write_text(epochs)
-    with pytest.raises(StorageError, match=r"impossible offsets.*kafkalog truncate --at-damage .* --apply"):
+    with pytest.raises(StorageError, match=r"impossible offsets.*kafkalog recover .*truncate --at-damage .* --apply"):
         open_log(tmp_path / "t-0")
     done = CliRunner().invoke(cli, ["truncate", "--at-damage", "--apply", "--kafka", "4.3", str(tmp_path / "t-0")])
     assert done.exit_code == 0, done.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -196,3 +197,23 @@ def test_one_command_instead_of_a_repair_of_each_file(crashed: Path) -> None:
     commands = [line.strip() for line in shown.splitlines() if line.startswith(("    kafkalog ", "    mv "))]
     recover = f"kafkalog recover --kafka 4.3.1 {crashed} {other}"
     assert commands == [f"mv -n -- {crashed}/lost+found {crashed}/..", recover]
+
+
+def test_damage_that_the_start_does_not_notice_leads_to_recover_too(crashed: Path) -> None:
+    (crashed / ".kafka_cleanshutdown").touch()
+    found = rows(crashed)
+    assert {row["next_command"] for row in found["partition_start"]} == {f"kafkalog recover --kafka 4.3.1 {crashed}"}
+    named = {row["next_command"] for row in found["finding"] if row["severity"] == "error"}
+    assert named == {f"kafkalog recover --kafka 4.3.1 {crashed}"}
+
+
+def test_what_recover_leaves_does_not_lead_back_to_recover(tmp_path: Path) -> None:
+    """The first messages of these logs do not open, which stops a broker of 4.1 and later (`fixtures/field`)."""
+    with tarfile.open(_FIXTURES / "field" / "c24-unclean.tgz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    disk = tmp_path / "c24-unclean"
+    result = CliRunner().invoke(cli, ["recover", "--kafka", "4.3", "--ndjson", str(disk)], catch_exceptions=False)
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    errors = [row for row in found if row["type"] == "finding" and row["severity"] == "error"]
+    assert errors
+    assert not [row for row in errors if (row["next_command"] or "").startswith("kafkalog recover")]
