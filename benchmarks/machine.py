@@ -14,7 +14,15 @@ from typing import Final
 
 from kafkalog_core.structs import Struct
 
-__all__ = ["ProcessPass", "compact_process", "description", "dump_process", "groups_process", "verify_process"]
+__all__ = [
+    "ProcessPass",
+    "compact_process",
+    "description",
+    "dump_process",
+    "groups_process",
+    "verify_process",
+    "zookeeper_process",
+]
 
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _PACKAGES: Final = ("crc32c", "isal", "lz4", "msgspec", "python-snappy", "zstandard", "Cython", "aiokafka", "cramjam")
@@ -58,6 +66,11 @@ def compact_process(path: str, *options: str) -> ProcessPass:
 def groups_process(path: str, *options: str) -> ProcessPass:
     """`kafkalog groups` as a process of its own."""
     return _process("groups", *options, path)
+
+
+def zookeeper_process(path: str, *options: str) -> ProcessPass:
+    """`kafkalog groups` as a process of its own."""
+    return _process("zookeeper", *options, path)
 
 
 def _process(*arguments: str) -> ProcessPass:

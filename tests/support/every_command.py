@@ -209,6 +209,14 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("zsh", last=".", prose=True),
         Case("fish", last=".", prose=True),
     ),
+    "zookeeper": (
+        Case("{ensemble}"),
+        Case("--tree --under /kafka/prod/config {ensemble}"),
+        Case("--get /kafka/prod/controller {ensemble}"),
+        Case("--history /kafka/prod/brokers/topics/gone {ensemble}"),
+        Case("--diff 0x1e {ensemble}"),
+        Case("--at 0x1e {ensemble} {kafka}", 4),
+    ),
     "serve": (Case("--listen 127.0.0.1:0 --for 0.1 {kafka}", last=r"read-only, at 127\.0\.0\.1:\d+$", prose=True),),
     "spark catalog": (
         Case("--to {new} --master local[2] {kafka}", 4),
@@ -266,7 +274,15 @@ class Disk:
             "[2026-11-21 00:00:00,000] ERROR Shutdown broker because all log dirs in /kafka have failed "
             "(org.apache.kafka.storage.internals.log.LogManager)\n"
         )
-        names = {"kafka": "kafka", "other": "other", "plan": "plan.json", "new": "new", "brokerlog": "broker.log"}
+        shutil.copytree(FIXTURES / "ensemble", root / "ensemble")
+        names = {
+            "ensemble": "ensemble",
+            "kafka": "kafka",
+            "other": "other",
+            "plan": "plan.json",
+            "new": "new",
+            "brokerlog": "broker.log",
+        }
         return {"now": NOW} | {name: str(root / file) for name, file in names.items()}
 
     def without_run(self, text: str) -> str:

@@ -15,6 +15,7 @@ from tests.support import build, build_files
 from tests.support.framing import FRAMINGS, compress
 from tools.fuzz.seed_dirs import DUMP_OPTIONS, VERIFY_OPTIONS, directory_seeds, repair_seeds
 from tools.fuzz.seed_records import record_seeds
+from tools.fuzz.seed_zookeeper import zookeeper_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -296,6 +297,7 @@ _SEEDS: Final[dict[str, Callable[[], Iterator[bytes]]]] = {
     "small": lambda: _one_of(_control, _names, _sniff),
     "lines": _lines,
     "decoders": lambda: record_seeds(FIXTURES),
+    "zookeeper": lambda: zookeeper_seeds(FIXTURES),
     "columns": _columns,
     "dump": lambda: directory_seeds(_real_files(), DUMP_OPTIONS, _DIRECTORY_BYTES),
     "verify": lambda: directory_seeds(_real_files(), VERIFY_OPTIONS, _DIRECTORY_BYTES),

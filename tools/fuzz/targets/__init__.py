@@ -18,6 +18,7 @@ from tools.fuzz.targets.own_topics import own_topics
 from tools.fuzz.targets.payloads import codecs
 from tools.fuzz.targets.repairing import repaired
 from tools.fuzz.targets.verifying import verification
+from tools.fuzz.targets.zookeeper import zookeeper_logs, zookeeper_nodes, zookeeper_records, zookeeper_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,7 @@ FAMILIES: Final = {
     "small": Family(_one_of(control, names, sniffing), 400, 2),
     "lines": Family(lines, 800, 2),
     "decoders": Family(own_topics, 1000, 2),
+    "zookeeper": Family(_one_of(zookeeper_records, zookeeper_snapshots, zookeeper_logs, zookeeper_nodes), 1500, 2),
     "columns": Family(_one_of(batch_checks, record_checks, replays, index_checks), 600, 3),
     "dump": Family(dumped, 3000, 2, mutated),
     "verify": Family(verification, 3000, 2, mutated),
