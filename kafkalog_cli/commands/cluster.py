@@ -21,7 +21,7 @@ from kafkalog_core.ops.cluster.cluster import cluster
 from kafkalog_core.ops.cluster.difference import cluster_differences
 from kafkalog_core.ops.cluster.history import cluster_events
 from kafkalog_core.ops.cluster.request import ClusterRequest
-from kafkalog_core.output import tables
+from kafkalog_core.output import clusters, tables
 from kafkalog_core.structs import replace
 
 __all__ = ["cluster_command"]
@@ -69,7 +69,7 @@ def _parse_moment(text: str) -> Until:
     multiple=True,
     help="Show only this node: its registration, log directories and settings. Repeatable.",
 )
-@click.option("--config", "shows_configs", is_flag=True, help="Show all settings: topics, brokers, groups, clients.")
+@click.option("--config", "shows_configs", is_flag=True, help="Show all settings in the metadata log.")
 @click.option("--acls", "shows_acls", is_flag=True, help="Show the access control lists.")
 @click.option("--users", "shows_users", is_flag=True, help="Show SCRAM users, quotas and delegation tokens.")
 @click.option(
@@ -87,7 +87,7 @@ def _parse_moment(text: str) -> Until:
         "or after the record at this offset of the metadata log."
     ),
 )
-@click.option("--history", "is_history", is_flag=True, help="Show each change, as far back as the log goes.")
+@click.option("--history", "is_history", is_flag=True, help="Show each change, from the start of the log on.")
 @click.option(
     "--diff",
     "other",
@@ -102,8 +102,8 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
     of all nodes: the copy that ends last is used, and each log directory is compared with it.
 
     The image is the newest snapshot with the log from there on, as a node has it once it has loaded them. The output
-    begins with what is missing. A cluster that was shut down has no leaders: who led before is shown then. No file
-    tells which of the last records are committed. Rows (ndjson, json, csv) have the whole image.
+    begins with what is missing. A cluster that was shut down has no leaders: who led before is shown then. Which of
+    the last records are committed is in no file. Rows (ndjson, json, csv) have the whole image.
 
     Nothing is written.
     """
@@ -136,7 +136,7 @@ def _other(text: str, asked: ClusterRequest, report: Report) -> ClusterRequest:
 
 
 def _history(request: ClusterRequest, output: str, report: Report) -> int:
-    writer = open_writer(output, RowSettings(tables=(tables.CLUSTER_EVENT, tables.FINDING)))
+    writer = open_writer(output, RowSettings(tables=(clusters.CLUSTER_EVENT, tables.FINDING)))
     with watched(), early_end(writer, report):
         cluster_events(request, report, writer.write)
         end_progress()
@@ -145,7 +145,7 @@ def _history(request: ClusterRequest, output: str, report: Report) -> int:
 
 
 def _difference(first: ClusterRequest, second: ClusterRequest, output: str, report: Report) -> int:
-    writer = open_writer(output, RowSettings(tables=(tables.CLUSTER_DIFFERENCE, tables.FINDING)))
+    writer = open_writer(output, RowSettings(tables=(clusters.CLUSTER_DIFFERENCE, tables.FINDING)))
     with watched(), early_end(writer, report):
         for chunk in cluster_differences(first, second, report):
             writer.write(chunk)

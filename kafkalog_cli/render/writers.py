@@ -18,7 +18,7 @@ import click
 from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.summary_line import summary_sentence
 from kafkalog_core.findings import Finding
-from kafkalog_core.output import tables
+from kafkalog_core.output import clusters, tables
 from kafkalog_core.output.chunk import csv_columns, json_line
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import csv_line
@@ -376,18 +376,18 @@ GROUPS: Final[ResultKind[GroupBasis | GroupResult]] = ResultKind(
 )
 CLUSTERS: Final[ResultKind[ClusterFound]] = ResultKind(
     tables=(
-        tables.CLUSTER,
-        tables.CLUSTER_FEATURE,
-        tables.CLUSTER_BROKER,
-        tables.CLUSTER_CONTROLLER,
-        tables.CLUSTER_TOPIC,
-        tables.CLUSTER_PARTITION,
-        tables.CLUSTER_CONFIG,
-        tables.CLUSTER_ACL,
-        tables.CLUSTER_QUOTA,
-        tables.CLUSTER_USER,
-        tables.CLUSTER_TOKEN,
-        tables.CLUSTER_DIRECTORY,
+        clusters.CLUSTER,
+        clusters.CLUSTER_FEATURE,
+        clusters.CLUSTER_BROKER,
+        clusters.CLUSTER_CONTROLLER,
+        clusters.CLUSTER_TOPIC,
+        clusters.CLUSTER_PARTITION,
+        clusters.CLUSTER_CONFIG,
+        clusters.CLUSTER_ACL,
+        clusters.CLUSTER_QUOTA,
+        clusters.CLUSTER_USER,
+        clusters.CLUSTER_TOKEN,
+        clusters.CLUSTER_DIRECTORY,
         tables.FINDING,
     ),
     rows_of=f"{_OPS}.cluster.request:ClusterFound.chunks",

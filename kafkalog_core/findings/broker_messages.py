@@ -14,6 +14,7 @@ from typing import Final
 from kafkalog_core.findings.kinds import BrokerMessage
 from kafkalog_core.findings.messages_coordinators import COORDINATORS
 from kafkalog_core.findings.messages_directories import DIRECTORIES
+from kafkalog_core.findings.messages_metadata import METADATA
 from kafkalog_core.findings.messages_replication import REPLICATION
 from kafkalog_core.findings.messages_start import FILES, RECOVERY
 
@@ -522,6 +523,7 @@ BROKER_MESSAGES: Final = {
         _FILE_OF_SETTINGS,
         *RECOVERY,
         *FILES,
+        *METADATA,
         *DIRECTORIES,
         *REPLICATION,
         *COORDINATORS,

@@ -18,6 +18,7 @@ __all__ = [
     "CLUSTER_FEATURE",
     "CLUSTER_PARTITION",
     "CLUSTER_QUOTA",
+    "CLUSTER_TABLES",
     "CLUSTER_TOKEN",
     "CLUSTER_TOPIC",
     "CLUSTER_USER",
@@ -207,4 +208,20 @@ CLUSTER_DIFFERENCE: Final = new_table(
     Column("column", "string", "what of it; null: all of it"),
     Column("before", "string", "in the first image; null: nothing"),
     Column("after", "string", "in the second one; null: nothing"),
+)
+CLUSTER_TABLES: Final = (
+    CLUSTER,
+    CLUSTER_FEATURE,
+    CLUSTER_BROKER,
+    CLUSTER_CONTROLLER,
+    CLUSTER_TOPIC,
+    CLUSTER_PARTITION,
+    CLUSTER_CONFIG,
+    CLUSTER_ACL,
+    CLUSTER_QUOTA,
+    CLUSTER_USER,
+    CLUSTER_TOKEN,
+    CLUSTER_DIRECTORY,
+    CLUSTER_EVENT,
+    CLUSTER_DIFFERENCE,
 )

@@ -35,12 +35,11 @@ __all__ = [
     "ControllerState",
     "DelegationToken",
     "FeatureRange",
-    "Listener",
-    "PartitionState",
+    "NodeListener",
+    "PartitionRegistration",
     "QuotaEntity",
     "ScramCredential",
     "TopicState",
-    "Transactions",
 ]
 
 NO_LEADER: Final = -1
@@ -50,7 +49,7 @@ QuotaEntity: TypeAlias = "tuple[tuple[str, str | None], ...]"
 """Who a quota is for: pairs of a type (`user`, `client-id`, `ip`) and a name, by type; None: the type's default."""
 
 
-class Listener(Struct, frozen=True):
+class NodeListener(Struct, frozen=True):
     """An address of a broker or a controller; `security_protocol`: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     name: str
@@ -86,7 +85,7 @@ class BrokerState(Struct, kw_only=True):
     node_id: int
     epoch: int = -1
     incarnation_id: str = ""
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[NodeListener, ...] = ()
     features: dict[str, FeatureRange] = field(default_factory=dict)
     rack: str | None = None
     is_fenced: bool = False
@@ -101,12 +100,12 @@ class ControllerState(Struct, kw_only=True):
 
     node_id: int
     incarnation_id: str = ""
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[NodeListener, ...] = ()
     features: dict[str, FeatureRange] = field(default_factory=dict)
     is_migration_ready: bool = False
 
 
-class PartitionState(Struct, kw_only=True):
+class PartitionRegistration(Struct, kw_only=True):
     """A partition (`PartitionRegistration`).
 
     Args:
@@ -145,7 +144,7 @@ class TopicState(Struct):
 
     name: str
     topic_id: str
-    partitions: dict[int, PartitionState] = field(default_factory=dict)
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
 
 
 class AclEntry(Struct, frozen=True, kw_only=True):
@@ -235,7 +234,7 @@ class ClusterImage(Struct):
         """Return a topic by its name; None: it does not exist."""
         return self.topics.get(self.topic_ids.get(name, ""))
 
-    def partition(self, topic_id: str, number: int) -> PartitionState | None:
+    def partition(self, topic_id: str, number: int) -> PartitionRegistration | None:
         """Return a partition by the id of its topic; None: it does not exist."""
         topic = self.topics.get(topic_id)
         return None if topic is None else topic.partitions.get(number)
@@ -257,37 +256,6 @@ class ClusterImage(Struct):
         """Replay a data record; return why it contradicts those before it, and changes nothing; empty: it does not."""
         replay = _REPLAYS.get(record.name)
         return "" if replay is None else replay(self, record.fields)
-
-
-class Transactions:
-    """The transactions of a metadata log (KIP-868): their records take effect at their end, or never.
-
-    Attributes:
-        pending: records of a transaction that has not ended; None: there is none.
-        aborted: how many records of aborted transactions were dropped.
-    """
-
-    def __init__(self) -> None:
-        self.pending: list[tuple[int, MetadataRecord]] | None = None
-        self.aborted = 0
-
-    def push(self, offset: int, record: MetadataRecord) -> Sequence[tuple[int, MetadataRecord]]:
-        """Take the next record; return those that take effect now, each with its offset (`MetadataBatchLoader`)."""
-        name = record.name
-        if name == "BeginTransactionRecord":
-            self.pending = []
-            return ()
-        if name == "EndTransactionRecord":
-            ended, self.pending = self.pending or [], None
-            return ended
-        if name == "AbortTransactionRecord":
-            self.aborted += len(self.pending or ())
-            self.pending = None
-            return ()
-        if self.pending is not None:
-            self.pending.append((offset, record))
-            return ()
-        return ((offset, record),)
 
 
 # --- texts that repeat ------------------------------------------------------------------------------------------------
@@ -320,8 +288,8 @@ def _nodes(values: Sequence[int] | None) -> tuple[int, ...]:
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
-def _listeners(fields: dict[str, Any]) -> tuple[Listener, ...]:
-    return tuple([Listener(*(each[key] for key in _LISTENER)) for each in fields["end_points"]])
+def _listeners(fields: dict[str, Any]) -> tuple[NodeListener, ...]:
+    return tuple([NodeListener(*(each[key] for key in _LISTENER)) for each in fields["end_points"]])
 
 
 _LISTENER: Final = ("name", "host", "port", "security_protocol")
@@ -440,7 +408,7 @@ def _partition(image: ClusterImage, fields: dict[str, Any]) -> str:
     topic = image.topics.get(topic_id)
     if topic is None:
         return _unknown_topic("PartitionRecord", topic_id)
-    topic.partitions[fields["partition_id"]] = PartitionState(
+    topic.partitions[fields["partition_id"]] = PartitionRegistration(
         replicas=_nodes(fields["replicas"]),
         isr=_nodes(fields["isr"]),
         leader=fields["leader"],
@@ -456,7 +424,7 @@ def _partition(image: ClusterImage, fields: dict[str, Any]) -> str:
     return ""
 
 
-def _change_further(partition: PartitionState, fields: dict[str, Any]) -> None:
+def _change_further(partition: PartitionRegistration, fields: dict[str, Any]) -> None:
     if fields["removing_replicas"] is not None:
         partition.removing = _nodes(fields["removing_replicas"])
     if fields["adding_replicas"] is not None:
@@ -625,4 +593,4 @@ _REPLAYS: Final[Mapping[str, Callable[[ClusterImage, dict[str, Any]], str]]] = {
     "ClearElrRecord": _clear_elr,
     "UnregisterControllerRecord": _unregister_controller,
 }
-"""Records that are not here change nothing: NoOpRecord, and those of `Transactions`."""
+"""Records that are not here change nothing: NoOpRecord, and those of `metadata_transactions`."""

@@ -239,6 +239,7 @@ READING: Final = {
 NOT_READING: Final = {
     "apply": "works from a plan; the lock of the directory refuses another user than its owner first",
     "bench": "times one file that is named: an error of its own",
+    "cluster": "reads the metadata log, and of partitions their topic ids",
     "completion": "reads no file",
     "explain": "reads no log directory",
     "serve": "a partition that it may not read has no leader, and clients get its error",

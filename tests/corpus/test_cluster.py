@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.kafka.sim.metadata_log import LogDamage, Until, read_image, stored_records
+from kafkalog_core.kafka.sim.metadata_log import UnreadPlace, Until, read_image, stored_records
 from kafkalog_core.ops.cluster.image_rows import acl_rows, feature_rows, partition_rows, quota_rows, user_rows
 from kafkalog_core.topics.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE, decode_record, encode_record
 
@@ -108,7 +108,7 @@ def test_every_record_to_the_same_bytes(corpus: Path) -> None:
     for log in _logs(corpus):
         for path in sorted((*log.glob("*.log"), *log.glob("*.checkpoint"), *log.parent.glob("*.checkpoint"))):
             for item in stored_records(str(path), None):
-                if isinstance(item, LogDamage) or item.control is not None or not item.value:
+                if isinstance(item, UnreadPlace) or item.control is not None or not item.value:
                     continue
                 record = decode_record(item.value)
                 assert encode_record(record.name, record.version, record.fields) == item.value, (path, item.offset)

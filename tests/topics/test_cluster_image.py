@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kafkalog_core.format.control import KRaftVersion, KRaftVoter, KRaftVoters, LeaderChange, Voter
-from kafkalog_core.topics.cluster_image import ClusterImage, FeatureRange, Listener, Transactions
+from kafkalog_core.topics.cluster_image import ClusterImage, FeatureRange, NodeListener
 from kafkalog_core.topics.metadata_records import MetadataRecord, decode_record, encode_record
+from kafkalog_core.topics.metadata_transactions import MetadataTransactions
 
 TOPIC_ID, OTHER_ID = (bytes([number]) * 16 for number in (1, 2))
 DIR_1, DIR_2 = (bytes([number]) * 16 for number in (8, 9))
@@ -145,7 +146,7 @@ def test_a_registration_replaces_the_one_before(image: ClusterImage) -> None:
     image.replay(broker(1, 11, end_points=[listener], features=[feature], rack="r", log_dirs=[DIR_1], fenced=True))
     state = image.brokers[1]
     assert (state.epoch, state.rack, state.is_fenced, state.log_dirs) == (11, "r", True, ("CAgICAgICAgICAgICAgICA",))
-    assert state.listeners == (Listener("PLAINTEXT", "h", 40000, 0),)
+    assert state.listeners == (NodeListener("PLAINTEXT", "h", 40000, 0),)
     assert state.features == {"metadata.version": FeatureRange(7, 33)}
     assert state.cordoned_log_dirs is None
 
@@ -260,7 +261,7 @@ def test_control_records() -> None:
 
 # --- transactions -----------------------------------------------------------------------------------------------------
 def test_a_transaction_takes_effect_at_its_end_or_never() -> None:
-    transactions, noop = Transactions(), record("NoOp")
+    transactions, noop = MetadataTransactions(), record("NoOp")
     begin, end, abort = (record(f"{word}Transaction") for word in ("Begin", "End", "Abort"))
     assert transactions.push(0, noop) == ((0, noop),)
     assert [transactions.push(*each) for each in ((1, begin), (2, noop), (3, noop))] == [()] * 3

@@ -19,8 +19,9 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field
-from kafkalog_core.topics.cluster_image import ClusterImage, Transactions
+from kafkalog_core.topics.cluster_image import ClusterImage
 from kafkalog_core.topics.metadata_records import decode_record
+from kafkalog_core.topics.metadata_transactions import MetadataTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVERYTHING",
-    "LogDamage",
     "MetadataReading",
     "StoredRecord",
+    "UnreadPlace",
     "Until",
     "is_bootstrap_snapshot",
     "live_snapshots",
@@ -75,7 +76,7 @@ class StoredRecord(NamedTuple):
     value: bytes | None
 
 
-class LogDamage(NamedTuple):
+class UnreadPlace(NamedTuple):
     """A place in a file that cannot be read as records.
 
     Args:
@@ -136,14 +137,14 @@ class MetadataReading(Struct):
     end_epoch: int = -1
     last_ms: int = -1
     records: int = 0
-    damage: list[LogDamage] = field(default_factory=list)
+    damage: list[UnreadPlace] = field(default_factory=list)
     contradictions: list[tuple[StoredRecord, str]] = field(default_factory=list)
     contradicted: int = 0
     unfinished: int | None = None
     paths: list[str] = field(default_factory=list)
     errors: list[StorageError] = field(default_factory=list)
 
-    def lose(self, damage: LogDamage) -> None:
+    def lose(self, damage: UnreadPlace) -> None:
         """Note that something is missing or damaged."""
         self.is_whole = False
         if len(self.damage) < _MOST_NOTES:
@@ -179,11 +180,11 @@ def read_image(
         partition = read_partition(path)
     except StorageError as error:
         reading = MetadataReading(path)
-        reading.lose(LogDamage(path, None, 0, str(error)))
+        reading.lose(UnreadPlace(path, None, 0, str(error)))
         reading.errors.append(error)
         return reading
     bases: list[FileInfo | None] = [*_bases(partition, until, is_oldest=is_oldest)]
-    lost: list[LogDamage] = []
+    lost: list[UnreadPlace] = []
     while True:
         base = bases.pop(0)
         reading = _Reader(path, until, stops_at_damage=stops_at_damage, watch=watch).read(partition, base)
@@ -275,7 +276,7 @@ class _Reader:
         self._until = until
         self._stops_at_damage = stops_at_damage
         self._watch = watch
-        self._transactions = Transactions()
+        self._transactions = MetadataTransactions()
         self._kept: dict[int, StoredRecord] = {}  # of the open transaction, by offset
         self._is_over = False
 
@@ -311,7 +312,7 @@ class _Reader:
             self.reading.unfinished = len(self._transactions.pending)
 
     def _lose(self, path: str, position: int | None, offset: int | None, detail: str, *, is_tail: bool = False) -> None:
-        self.reading.lose(LogDamage(path, position, offset, detail, is_tail))
+        self.reading.lose(UnreadPlace(path, position, offset, detail, is_tail))
         if self._stops_at_damage and path != self.reading.snapshot:
             self._is_over = True
 
@@ -321,7 +322,7 @@ class _Reader:
         reading.paths.append(snapshot.path)
         try:
             for item in stored_records(snapshot.path, None):
-                if isinstance(item, LogDamage):
+                if isinstance(item, UnreadPlace):
                     reading.lose(item._replace(offset=None))
                     continue
                 last = item.control
@@ -330,11 +331,11 @@ class _Reader:
                 if item.control is not None or not is_bootstrap_snapshot(snapshot.path):
                     self._replay(item)
         except StorageError as error:
-            reading.lose(LogDamage(snapshot.path, None, None, str(error)))
+            reading.lose(UnreadPlace(snapshot.path, None, None, str(error)))
             reading.errors.append(error)
             return
         if last != _FOOTER:
-            reading.lose(LogDamage(snapshot.path, None, None, "the snapshot does not end with a footer record"))
+            reading.lose(UnreadPlace(snapshot.path, None, None, "the snapshot does not end with a footer record"))
         reading.end_epoch = snapshot.name.epoch or 0
 
     def read_file(self, path: str, base_offset: int | None, begin: int) -> int | None:
@@ -343,7 +344,7 @@ class _Reader:
         reading.paths.append(path)
         try:
             for item in stored_records(path, base_offset):
-                if isinstance(item, LogDamage):
+                if isinstance(item, UnreadPlace):
                     self._lose(path, item.position, item.offset, item.detail, is_tail=item.is_tail)
                     if self._is_over:
                         return next_offset
@@ -378,7 +379,7 @@ class _Reader:
                 return
             record = decode_record(value)
         except FormatError as error:
-            self.reading.lose(LogDamage(stored.path, None, stored.offset, f"offset {stored.offset}: {error}"))
+            self.reading.lose(UnreadPlace(stored.path, None, stored.offset, f"offset {stored.offset}: {error}"))
             return
         transactions = self._transactions
         if transactions.pending is not None:
@@ -401,7 +402,7 @@ def _segments_from(partition: Partition, offset: int) -> Sequence[Segment]:
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
-def stored_records(path: str, base_offset: int | None, *, resync: bool = False) -> Iterator[StoredRecord | LogDamage]:
+def stored_records(path: str, base_offset: int | None, *, resync: bool = False) -> Iterator[StoredRecord | UnreadPlace]:
     """Yield the records and the damage of a file of batches, in their order. Raises StorageError.
 
     Args:
@@ -412,7 +413,7 @@ def stored_records(path: str, base_offset: int | None, *, resync: bool = False) 
     with Source.open(path) as source:
         for item in scan(source, base_offset=base_offset, options=ScanOptions(resync=resync)):
             if isinstance(item, Damage):
-                yield LogDamage(path, item.position, item.next_offset, item.detail, item.is_plain_tail)
+                yield UnreadPlace(path, item.position, item.next_offset, item.detail, item.is_plain_tail)
                 continue
             batches = item.batches
             attributes, bases, lasts, epochs = map(batches.column, _BATCH_COLUMNS)
@@ -420,7 +421,7 @@ def stored_records(path: str, base_offset: int | None, *, resync: bool = False) 
             for piece in decode_run(item.memory, batches, max_bytes=MAX_BATCH_BYTES):
                 if not isinstance(piece, RecordRun):
                     position = batches.column("position")[piece.batch]
-                    yield LogDamage(path, position, bases[piece.batch], piece.detail)
+                    yield UnreadPlace(path, position, bases[piece.batch], piece.detail)
                     continue
                 memory = piece.memory
                 columns = [piece.records.column(name) for name in _COLUMNS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.topics.cluster_image import ClusterImage
 
-__all__ = ["ClusterDisks", "cluster", "disks_of", "newest_log", "read_newest", "unread_findings"]
+__all__ = ["ClusterDisks", "cluster", "count_read", "disks_of", "newest_log", "read_newest", "unread_findings"]
 
 _SHOWN: Final = 20
 
@@ -159,9 +160,7 @@ def cluster(
         result.findings.append(row)
         report.add_finding(row)
     result.notes += _notes(request, reading, copies, leaders)
-    report.partitions += 1
-    report.files += len(reading.paths)
-    report.records += reading.records
+    count_read(report, reading)
     report.rows += sum(len(each) for _, each in result.tables)
     yield result
 
@@ -259,7 +258,7 @@ def _voters(text: str | None) -> Iterator[int]:
         return
 
 
-# --- what is said of the whole ----------------------------------------------------------------------------------------
+# --- the answer as a whole -------------------------------------------------------------------------------------------
 def _summary(
     reading: MetadataReading, copies: Sequence[MetadataCopy], cluster_id: str | None, leaders: _Leaders
 ) -> Row:
@@ -306,6 +305,16 @@ def _summary(
             for copy in copies
         ],
     }
+
+
+def count_read(report: Report, reading: MetadataReading) -> None:
+    """Count what was read of a metadata log."""
+    report.partitions += 1
+    report.files += len(reading.paths)
+    report.records += reading.records
+    for path in reading.paths:
+        with suppress(OSError):
+            report.bytes += os.path.getsize(path)
 
 
 def unread_findings(reading: MetadataReading) -> Iterator[Row]:

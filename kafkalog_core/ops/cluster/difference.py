@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.ops.cluster import image_rows as rows
-from kafkalog_core.ops.cluster.cluster import disks_of, read_newest, unread_findings
-from kafkalog_core.output import tables
+from kafkalog_core.ops.cluster.cluster import count_read, disks_of, read_newest, unread_findings
+from kafkalog_core.output import clusters, tables
 from kafkalog_core.output.chunk import RowChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.report import Report
     from kafkalog_core.ops.cluster.request import ClusterRequest, Row
@@ -46,22 +47,29 @@ def cluster_differences(first: ClusterRequest, second: ClusterRequest, report: R
     for request in (first, second):
         reading, _ = read_newest(disks_of(request.targets), request.until)
         images.append(reading.image)
-        report.records += reading.records
-        report.partitions += 1
-        report.files += len(reading.paths)
+        count_read(report, reading)
         findings += unread_findings(reading)
     for row in findings:
         report.add_finding(row)
-    found = tuple(differences(*images, shows_secrets=first.shows_secrets))
+    found = tuple(differences(*images, topics=second.topics, shows_secrets=first.shows_secrets))
     report.rows += len(found)
-    for table, each in ((tables.CLUSTER_DIFFERENCE, found), (tables.FINDING, tuple(findings))):
+    for table, each in ((clusters.CLUSTER_DIFFERENCE, found), (tables.FINDING, tuple(findings))):
         if each:
             yield RowChunk(table, each)
 
 
-def differences(first: ClusterImage, second: ClusterImage, *, shows_secrets: bool = False) -> Iterator[Row]:
-    """Yield what changes from one image to another, by row type and thing."""
-    before, after = _things(first), _things(second)
+def differences(
+    first: ClusterImage, second: ClusterImage, *, topics: Sequence[str] = (), shows_secrets: bool = False
+) -> Iterator[Row]:
+    """Yield what changes from one image to another, by row type and thing.
+
+    Args:
+        first: the image of before.
+        second: the image of after.
+        topics: globs of the topics whose changes are wanted; empty: all changes.
+        shows_secrets: whether passwords and keys are shown.
+    """
+    before, after = _things(first, topics), _things(second, topics)
     for kind in _KEYS:
         for what in sorted(before[kind].keys() | after[kind].keys()):
             one, other = before[kind].get(what), after[kind].get(what)
@@ -79,7 +87,7 @@ def differences(first: ClusterImage, second: ClusterImage, *, shows_secrets: boo
                     yield {**row, "change": "changed", "column": column, "before": texts[0], "after": texts[1]}
 
 
-def _things(image: ClusterImage) -> dict[str, dict[str, Row]]:
+def _things(image: ClusterImage, topics: Sequence[str]) -> dict[str, dict[str, Row]]:
     """Return the rows of an image by row type, and by what they are about."""
     topic_ids = list(image.topics)
     found: dict[str, Iterable[Row]] = {
@@ -101,9 +109,15 @@ def _things(image: ClusterImage) -> dict[str, dict[str, Row]]:
         kind: {
             _name(row, _KEYS[kind]): {name: value for name, value in row.items() if name not in _LEFT_OUT | _FOLLOWING}
             for row in each
+            if not topics or any(fnmatchcase(_topic_of(row), glob) for glob in topics)
         }
         for kind, each in found.items()
     }
+
+
+def _topic_of(row: Row) -> str:
+    """Return the topic that a row is about; empty: it is about something else."""
+    return str(row.get("topic") or (row["resource"] if row.get("resource_type") == "topic" else ""))
 
 
 def _name(row: Row, keys: tuple[str, ...]) -> str:

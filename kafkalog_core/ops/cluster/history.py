@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog_core.format.control import KRaftVersion, KRaftVoters, LeaderChange
 from kafkalog_core.format.textfile import uuid_text
 from kafkalog_core.kafka.sim.metadata_log import read_image
-from kafkalog_core.ops.cluster.cluster import disks_of, newest_log, unread_findings
+from kafkalog_core.ops.cluster.cluster import count_read, disks_of, newest_log, unread_findings
 from kafkalog_core.ops.cluster.image_rows import acl_row, release_text
-from kafkalog_core.output import tables
+from kafkalog_core.output import clusters, tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.text import count_of, moment
 from kafkalog_core.topics.cluster_image import AclEntry
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.report import Report
     from kafkalog_core.kafka.sim.metadata_log import StoredRecord
     from kafkalog_core.ops.cluster.request import ClusterRequest, Row
-    from kafkalog_core.topics.cluster_image import ClusterImage, PartitionState
+    from kafkalog_core.topics.cluster_image import ClusterImage, PartitionRegistration
 
 __all__ = ["cluster_events"]
 
@@ -47,11 +47,11 @@ def cluster_events(request: ClusterRequest, report: Report, write: Callable[[Row
     def flush() -> None:
         if pending:
             report.rows += len(pending)
-            write(RowChunk(tables.CLUSTER_EVENT, tuple(pending)))
+            write(RowChunk(clusters.CLUSTER_EVENT, tuple(pending)))
             pending.clear()
 
     def watch(image: ClusterImage, stored: StoredRecord, record: object) -> None:
-        if stored.path.endswith(".checkpoint"):  # what it holds was so before, and is no change
+        if stored.path.endswith(".checkpoint"):  # what it holds was there before: not a change
             return
         place = {"offset": stored.offset, "timestamp_ms": stored.timestamp_ms}
         events = _events(image, record, request.shows_secrets)
@@ -61,9 +61,7 @@ def cluster_events(request: ClusterRequest, report: Report, write: Callable[[Row
 
     reading = read_image(_log_of(request), until=request.until, is_oldest=True, stops_at_damage=True, watch=watch)
     flush()
-    report.records += reading.records
-    report.partitions += 1
-    report.files += len(reading.paths)
+    count_read(report, reading)
     findings = tuple(unread_findings(reading))
     for row in findings:
         report.add_finding(row)
@@ -159,7 +157,7 @@ def _change_partition(image: ClusterImage, fields: dict[str, Any]) -> Iterator[R
         yield {**row, "event": _KINDS.get(names[0], "elr"), "detail": "; ".join(texts)}
 
 
-def _change(state: PartitionState, key: str, name: str, word: str, fields: Mapping[str, Any]) -> str:
+def _change(state: PartitionRegistration, key: str, name: str, word: str, fields: Mapping[str, Any]) -> str:
     before, after = list(getattr(state, name)), list(fields[key])
     return "" if before == after else f"{word} {_nodes(before)} -> {_nodes(after)}"
 

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kafkalog_core.ops.cluster.request import Row
-    from kafkalog_core.topics.cluster_image import AclEntry, BrokerState, ClusterImage, ControllerState, PartitionState
+    from kafkalog_core.topics.cluster_image import (
+        AclEntry,
+        BrokerState,
+        ClusterImage,
+        ControllerState,
+        PartitionRegistration,
+    )
 
 __all__ = [
     "FormerLeaders",
@@ -173,7 +179,7 @@ def topic_rows(
         }
 
 
-def is_under_replicated(partition: PartitionState) -> bool:
+def is_under_replicated(partition: PartitionRegistration) -> bool:
     """Return whether the ISR of a partition lacks a replica."""
     return len(partition.isr) < len(partition.replicas)
 

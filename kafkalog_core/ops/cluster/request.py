@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog_core.kafka.sim.metadata_log import EVERYTHING, Until
-from kafkalog_core.output import tables
+from kafkalog_core.output import clusters, tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.structs import Struct, field
 
@@ -60,18 +60,18 @@ class ClusterFound(Struct, kw_only=True):
     def tables(self) -> tuple[tuple[Table, list[Row]], ...]:
         """The rows of each table, in the order in which they are written."""
         return (
-            (tables.CLUSTER, [self.cluster]),
-            (tables.CLUSTER_FEATURE, self.features),
-            (tables.CLUSTER_BROKER, self.brokers),
-            (tables.CLUSTER_CONTROLLER, self.controllers),
-            (tables.CLUSTER_TOPIC, self.topics),
-            (tables.CLUSTER_PARTITION, self.partitions),
-            (tables.CLUSTER_CONFIG, self.configs),
-            (tables.CLUSTER_ACL, self.acls),
-            (tables.CLUSTER_QUOTA, self.quotas),
-            (tables.CLUSTER_USER, self.users),
-            (tables.CLUSTER_TOKEN, self.tokens),
-            (tables.CLUSTER_DIRECTORY, self.directories),
+            (clusters.CLUSTER, [self.cluster]),
+            (clusters.CLUSTER_FEATURE, self.features),
+            (clusters.CLUSTER_BROKER, self.brokers),
+            (clusters.CLUSTER_CONTROLLER, self.controllers),
+            (clusters.CLUSTER_TOPIC, self.topics),
+            (clusters.CLUSTER_PARTITION, self.partitions),
+            (clusters.CLUSTER_CONFIG, self.configs),
+            (clusters.CLUSTER_ACL, self.acls),
+            (clusters.CLUSTER_QUOTA, self.quotas),
+            (clusters.CLUSTER_USER, self.users),
+            (clusters.CLUSTER_TOKEN, self.tokens),
+            (clusters.CLUSTER_DIRECTORY, self.directories),
             (tables.FINDING, self.findings),
         )
 

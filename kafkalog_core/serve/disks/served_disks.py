@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
-    from kafkalog_core.topics.cluster_image import PartitionState
+    from kafkalog_core.topics.cluster_image import PartitionRegistration
 
 __all__ = ["DiskOptions", "FinalizedFeatures", "ServedDisks", "ServedTopic"]
 
@@ -96,7 +96,7 @@ class ServedTopic(Struct):
     name: str
     topic_id: bytes
     copies: dict[int, list[PartitionCopy]] = field(default_factory=dict)
-    assigned: Mapping[int, PartitionState] = field(default_factory=dict)
+    assigned: Mapping[int, PartitionRegistration] = field(default_factory=dict)
     known_count: int = 0
 
     @property
@@ -129,7 +129,7 @@ class ServedDisks:
         self._opened: dict[tuple[str, int], ServedPartition | UnsupportedError] = {}
         self._opening: dict[tuple[str, int], threading.Lock] = {}
         self.features = FinalizedFeatures()
-        self._assigned: Mapping[str, Mapping[int, PartitionState]] = {}
+        self._assigned: Mapping[str, Mapping[int, PartitionRegistration]] = {}
         self._configs: ClusterConfigs | None = None
         self._configs_lock = threading.Lock()
         self.until_ms = options.view.until_ms

@@ -1,0 +1,101 @@
+"""Broker messages about the cluster metadata log: records that do not load, snapshots, voters and elections."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog_core.findings.kinds import BrokerMessage
+
+__all__ = ["METADATA"]
+
+_CLUSTER: Final = "kafkalog cluster {log_dir}"
+_HISTORY: Final = "kafkalog cluster --history {log_dir}"
+_PREFLIGHT: Final = "kafkalog preflight {log_dir}"
+
+METADATA: Final = (
+    BrokerMessage(
+        "broker.metadata-record-refused",
+        "error",
+        (
+            # QuorumController.QuorumMetaLogListener, MetadataBatchLoader, MetadataLoader
+            "Unable to apply {other} record at offset {offset} on {reason}",
+            "Unable to apply {other} record from snapshot {reason}",
+            "Error loading metadata log record from offset {offset}",
+            "Error loading metadata log record {number} in snapshot at offset {offset}",
+        ),
+        "The node could not apply a record of the cluster metadata log.",
+        "The exception after this line has the reason: a later release wrote the record, or a record before it is "
+        "missing or was changed.",
+        "Ends its process: the controller and the broker each stop at this record, at every start.",
+        "If a later release wrote the log, start that release again. Else restore the directory of the metadata log "
+        "from another controller, or format the node again while a majority of the controllers runs.",
+        ("metadata-log.no-snapshot", "cluster.contradiction"),
+        (_HISTORY, _PREFLIGHT),
+    ),
+    BrokerMessage(
+        "broker.metadata-level-unknown",
+        "error",
+        (
+            "but this controller only supports versions {old}-{new}",  # FeatureControlManager.replay
+            "No MetadataVersion with feature level {version}. Valid feature levels are from {old} to {new}.",
+            "No MetadataVersion with feature level {version}",
+        ),
+        "The metadata log sets a feature to a level that this release does not support.",
+        "A later release raised the level, usually metadata.version, and then an earlier one was started: a rollback.",
+        "Ends its process before it serves anything.",
+        "Start the release that wrote the log. A controller of that release lowers metadata.version with "
+        "kafka-features.sh downgrade, if no record format changed in between.",
+        (),
+        (_PREFLIGHT, _CLUSTER),
+    ),
+    BrokerMessage(
+        "broker.metadata-snapshot-missing",
+        "error",
+        # KafkaRaftLog.recoverSnapshots, KafkaMetadataLog of 3.x
+        ("Inconsistent snapshot state: there must be a snapshot at an offset larger",),
+        "The metadata log begins above offset 0, and no snapshot has what was before.",
+        "The snapshot, a file named OFFSET-EPOCH.checkpoint in the directory of this log, was deleted or moved.",
+        "Does not start.",
+        "Put the snapshot back, from a backup or from another controller. If a majority of the controllers runs, move "
+        "this node's metadata directory away, format it with the same cluster id, and start it: it fetches a snapshot.",
+        ("metadata-log.no-snapshot",),
+        (_CLUSTER, "kafkalog verify {log_dir}"),
+    ),
+    BrokerMessage(
+        "broker.metadata-epoch-mismatch",
+        "error",
+        ("but the given epoch, {new}, did not match the current broker epoch, {old}",),  # ClusterDelta
+        "A metadata record is about another registration of a broker than the present one: it names broker epoch "
+        "{new}, but the registration has broker epoch {old}.",
+        "A record between the two is missing: a part of the metadata log was lost, or mixed with that of another node.",
+        "Ends its process at this record.",
+        "Restore the directory of the metadata log from another controller.",
+        ("cluster.contradiction",),
+        (_HISTORY, _PREFLIGHT),
+    ),
+    BrokerMessage(
+        "broker.voters-differ",
+        "error",
+        # QuorumState.initialize up to 3.8
+        ("Configured voter set: {other} is different from the voter set read from the state file: {reason}. Check if",),
+        "controller.quorum.voters has other nodes than quorum-state: it has {other}, and the file {reason}.",
+        "The setting was changed, or the directory is of another node or another cluster.",
+        "Does not start.",
+        "Compare the setting with that of the other controllers, and correct it. The line advises to wipe out the "
+        "file: do so only if the quorum was changed on purpose, and while all controllers are stopped.",
+        ("quorum-state.no-voter",),
+        (_CLUSTER,),
+    ),
+    BrokerMessage(
+        "broker.quorum-unattached",
+        "info",
+        ("Completed transition to UnattachedState({reason}", "Completed transition to Unattached({reason}"),
+        "The node knows of no leader of the metadata quorum.",
+        "This is normal for moments at a start and in an election. If it recurs, a majority of the voters is not "
+        "reachable: they are stopped, or their addresses have changed.",
+        "Waits for a leader, or begins an election. A broker does not serve before it has read the metadata log.",
+        "If it recurs, compare the voters and their addresses with what runs.",
+        (),
+        (_CLUSTER,),
+    ),
+)
