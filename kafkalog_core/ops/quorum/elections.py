@@ -19,7 +19,7 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from kafkalog_core.topics.cluster_image import ClusterImage, PartitionState
+    from kafkalog_core.topics.cluster_image import ClusterImage, PartitionRegistration
 
 __all__ = ["election_sentences", "elections_to_come"]
 
@@ -62,7 +62,7 @@ def _rows(image: ClusterImage, later: ClusterImage, gone: Collection[int]) -> It
             }
 
 
-def _eligible(state: PartitionState) -> set[int]:
+def _eligible(state: PartitionRegistration) -> set[int]:
     """Return the nodes that may become the leader, with the last known leader."""
     return {*state.isr, *state.elr, *state.last_known_elr}
 
