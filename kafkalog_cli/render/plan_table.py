@@ -24,8 +24,7 @@ from kafkalog_cli.render.grid import (
 )
 from kafkalog_cli.render.summary import SummaryTable, finding_lines, sentence_texts
 from kafkalog_core.ops.repair.plan_rows import ACTIONS, PlanRows
-from kafkalog_core.output import tables
-from kafkalog_core.output.clusters import CLUSTER_DIFFERENCE
+from kafkalog_core.output import clusters, tables
 from kafkalog_core.text import count_of, sizes
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ _DETAILS: Final = {
         word_column("new", "new"),
         sentence_column("why", "problem"),
     ),
-    tables.QUORUM_DISK.name: (
+    clusters.QUORUM_DISK.name: (
         number_column("node", "node_id"),
         word_column("role", "role"),
         TableColumn("longest", lambda row: "longest" if row.get("is_longest") else ""),
@@ -113,8 +112,8 @@ _DETAILS: Final = {
         TableColumn("metadata log", lambda row: safe_text(str(row["path"]))),
         sentence_column("problem", "problem"),
     ),
-    CLUSTER_DIFFERENCE.name: SHOWN[CLUSTER_DIFFERENCE.name],
-    tables.QUORUM_PARTITION.name: (
+    clusters.CLUSTER_DIFFERENCE.name: SHOWN[clusters.CLUSTER_DIFFERENCE.name],
+    clusters.QUORUM_PARTITION.name: (
         TableColumn("partition", lambda row: safe_text(f"{row['topic']}-{row['partition']}")),
         word_column("replicas", "replicas"),
         word_column("ISR", "in_sync"),

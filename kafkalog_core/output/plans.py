@@ -16,8 +16,6 @@ __all__ = [
     "JOURNAL",
     "LOSS",
     "PLAN",
-    "QUORUM_DISK",
-    "QUORUM_PARTITION",
     "RETAINED_SEGMENT",
     "RETENTION",
     "RETENTION_EVENT",
@@ -151,37 +149,6 @@ TEXT_LINE: Final = new_table(
     Column("old", "string", "the line as it is; null: a new one"),
     Column("new", "string", "the line as it will be; null: deleted"),
     Column("problem", "string", "why"),
-)
-QUORUM_DISK: Final = new_table(
-    "quorum_disk",
-    Column("path", "string", "directory of the metadata log"),
-    Column("node_id", "int32", "of the node, by meta.properties; null: unknown"),
-    Column("directory_id", "string", "of the log directory, by meta.properties; null: it has none"),
-    Column("role", "string", "voter, or observer: a broker, or a voter's id on another disk"),
-    Column("is_longest", "bool", "whether no named voter has a longer log: this one wins an election"),
-    Column("last_epoch", "int32", "leader epoch of the last record"),
-    Column("end_offset", "int64", "offset after the last record that a start keeps"),
-    Column("common_offset", "int64", "up to this offset it has the same records as the longest log"),
-    Column("only_here", "int64", "offsets after that, which it truncates if the longest log leads"),
-    Column("epoch", "int32", "highest epoch that the node has seen, by quorum-state or the log"),
-    Column("leader_id", "int32", "leader of that epoch by quorum-state; null: unknown"),
-    Column("snapshot_offset", "int64", "end of the newest snapshot; null: there is none"),
-    Column("voters", "string", "ids of the voters, by this disk; null: unknown"),
-    Column("kraft_version", "int32", "1: the voters are in the log; 0: they are controller.quorum.voters"),
-    Column("problem", "string", "what is wrong with the log; null: nothing"),
-)
-QUORUM_PARTITION: Final = new_table(
-    "quorum_partition",
-    *PLACE[:2],
-    Column("replicas", "string", "node ids"),
-    Column("in_sync", "string", "node ids of the ISR"),
-    Column("remaining", "string", "replicas on nodes whose disks are not gone; null: none"),
-    Column(
-        "outcome",
-        "string",
-        "in-sync: a remaining replica is in the ISR, or is eligible; outdated: so it is by this log, but no longer by "
-        "a later one; out-of-sync: only an unclean election elects one; none: no replica is left",
-    ),
 )
 SEEK: Final = new_table(
     "seek",

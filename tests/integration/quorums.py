@@ -257,7 +257,7 @@ def elect_uncleanly(node: Broker) -> None:
     admin = admin_of(node)
     wanted = [TopicPartition(*place) for place, leader in leaders(node).items() if leader < 0]
     if wanted:
-        admin.elect_leaders(ElectionType.UNCLEAN, wanted, request_timeout=20).result(SECONDS)
+        admin.elect_leaders(ElectionType.UNCLEAN, wanted).result(SECONDS)
 
 
 def leaders(node: Broker) -> dict[tuple[str, int], int]:

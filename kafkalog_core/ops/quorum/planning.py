@@ -25,8 +25,7 @@ from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.truncate.truncate import plan_truncate
 from kafkalog_core.ops.truncate.truncation import Truncation, truncate_at_offset
 from kafkalog_core.output.chunk import RowChunk
-from kafkalog_core.output.clusters import CLUSTER_DIFFERENCE
-from kafkalog_core.output.tables import QUORUM_DISK, QUORUM_PARTITION
+from kafkalog_core.output.clusters import CLUSTER_DIFFERENCE, QUORUM_DISK, QUORUM_PARTITION
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.structs import replace
 from kafkalog_core.text import first_of
