@@ -120,7 +120,7 @@ def test_killed_at_steps(clusters: Clusters) -> None:
     before = snapshot(disk)
     apply(clusters, disk, disk=counting, topic_ids=[clusters.new(1)])
     undo_all(disk)
-    for at in range(3, len(counting.steps), len(counting.steps) // 12):
+    for at in range(3, len(counting.steps), len(counting.steps) // 8):
         with pytest.raises(Killed):
             apply(clusters, disk, disk=DyingDisk(at), topic_ids=[clusters.new(1)])
         undo_all(disk)
