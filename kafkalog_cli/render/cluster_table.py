@@ -302,7 +302,7 @@ def _verdict(found: ClusterFound) -> tuple[str, str]:
     problems = _problems(found)
     style = "bold yellow" if problems else "bold green"
     if not row["is_whole"]:
-        problems.append(f"WHAT COMES AFTER OFFSET {number(row, 'end_offset') - 1} IS UNKNOWN")
+        problems.insert(0, f"WHAT COMES AFTER OFFSET {number(row, 'end_offset') - 1} IS UNKNOWN")
         style = _BAD
     return f"{name}: {', '.join(facts)}{''.join(f'; {each}' for each in problems)}", style
 
@@ -331,7 +331,7 @@ def _problems(found: ClusterFound) -> list[str]:
         if number(row, "under_replicated") > leaderless:
             problems.append(f"{number(row, 'under_replicated') - leaderless} under-replicated")
     wrong = [each for each in found.directories if each["detail"] is not None]
-    if wrong:
+    if wrong and row["is_whole"]:  # else the records about them may be those that cannot be read
         problems.append(f"LOOK AT {first_of([safe_text(str(each['path'])) for each in wrong])}")
     if any(each["other_ids"] for each in found.topics):
         problems.append("DIRECTORIES OF ANOTHER TOPIC ID ARE HERE")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,12 +17,7 @@ from kafkalog_core.topics.metadata_records import (
     is_known,
 )
 from kafkalog_core.topics.record_decoders import metadata_record_names
-from kafkalog_core.wire.schemas import schema_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kafkalog_core.wire.schemas import MessageField
+from tests.support.metadata_samples import forms, sample
 
 LEVEL = bytes.fromhex("010c00116d657461646174612e76657273696f6e001e00")
 TOPIC = bytes.fromhex("01020010706c61696e2e6a6176612e6e6f6e6531f54f6914f445b89151e2f1113c2c0e00")
@@ -106,33 +99,10 @@ def test_real_records_to_the_same_bytes(value: bytes) -> None:
     assert encode_record(record.name, record.version, record.fields) == value
 
 
-def _forms() -> Iterator[tuple[str, int]]:
-    for name in metadata_record_names().values():
-        schema = schema_of(name, 0)
-        yield from ((name, version) for version in range(schema.versions.first, schema.versions.last + 1))
-
-
-def _value(field: MessageField, number: int) -> Any:
-    """A value of a field that is not its default, nor that of another number."""
-    if field.struct is not None:
-        value: Any = {each.name: _value(each, number) for each in field.struct.fields}
-    else:
-        value = {
-            "string": f"text {number}",
-            "bytes": bytes([number]) * 3,
-            "uuid": bytes([number]) * 16,
-            "bool": bool(number % 2),
-            "float64": number / 2,
-        }.get(field.type, number)
-    return [value, value] if field.is_array else value
-
-
-@pytest.mark.parametrize(("name", "version"), list(_forms()), ids=str)
+@pytest.mark.parametrize(("name", "version"), list(forms()), ids=str)
 @pytest.mark.parametrize("number", [3, 8])
 def test_every_type_and_version_to_the_same_bytes(name: str, version: int, number: int) -> None:
-    fields = {
-        field.name: _value(field, number) for field in schema_of(name, version).fields if version in field.versions
-    }
+    fields = sample(name, version, number)
     value = encode_record(name, version, fields)
     assert is_known(value[1], version)
     record = decode_record(value)
