@@ -131,10 +131,11 @@ TRANSPLANTS: Final = {
     ),
     "transplant.maybe-shorter": FindingType(
         "warning",
-        "The old cluster does not list node {node_id} as in sync for {count} of these partitions, and no other replica "
-        "was named to compare with: {what}.",
+        "It is not known that node {node_id} was in sync for {count} of these partitions, and no other replica was "
+        "named to compare with: {what}.",
         "As the leader, it makes its followers truncate to its own log end offset.",
         "Name the log directories of all replicas in one command: it compares their ends.",
-        "A node that stops before others is no longer in the ISR, also where its log is complete.",
+        "A node that stops before others is no longer in the ISR, also where its log is complete. After a crash its "
+        "own copy of the metadata log does not show that.",
     ),
 }

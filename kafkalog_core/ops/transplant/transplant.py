@@ -108,6 +108,7 @@ class _Planner:
         self._undecided: Refusal | None = None
         self._kept = 0
         self._ended_producers = 0
+        self._knows_isr = False
         self._edit = LogEdit()
 
     def plan(self) -> PlanReport:
@@ -197,15 +198,19 @@ class _Planner:
             self._stage.write(path, [content], why=what, like=self._root)
 
     def _own_image(self) -> ClusterImage | None:
-        """Return the image in the metadata log of the old cluster; None: no directory that was named has it."""
-        for path in dict.fromkeys([self._root, *self._request.target.named_dirs.paths]):
+        """Return the newest image in the old cluster's metadata logs; None: no directory that was named has one."""
+        named_dirs, found = self._request.target.named_dirs, []
+        for path in dict.fromkeys([self._root, *named_dirs.paths]):
             log = f"{path}/{METADATA_TOPIC}-0"
             is_of_new = self._destination is not None and is_metadata_of(path, self._destination)
             if is_directory(log) and not is_of_new:
-                reading = read_image(log)
+                reading = named_dirs.once(("image", log), partial(read_image, log))
                 if reading.is_whole and reading.image.topics:
-                    return reading.image
-        return None
+                    found.append(reading)
+        # A clean shutdown takes a node out of the ISR in its own copy too. After a crash, only others know of it.
+        self._knows_isr = self._broker_dir.log_dir.is_clean or len(found) > 1
+        newest = max(found, key=lambda reading: (reading.end_epoch, reading.end_offset), default=None)
+        return None if newest is None else newest.image
 
     # --- a directory that keeps its metadata log ----------------------------------------------------------------------
     def _judge_own(self, places: list[PartitionPath], own: ClusterImage | None) -> None:
@@ -387,7 +392,10 @@ class _Planner:
             if own is not None:
                 topic = own.topic(partition.topic or "")
                 state = None if topic is None else topic.partitions.get(partition.partition or 0)
-            if own is not None and state is not None and _has(state.isr, old_id):
+            # What an in-sync replica lacks of others was not committed, so that others may truncate it. The same is
+            # true of eligible leader replicas (KIP-966), which is where the last one is after a shutdown of all.
+            whole = () if state is None else (*state.isr, *state.elr)
+            if self._knows_isr and _has(whole, old_id):
                 continue
             end = _end_of(partition)
             others = dict(self._other_ends(partition))
@@ -406,8 +414,9 @@ class _Planner:
                     )
                 )
             elif end is None or not others:
-                isr = "unknown" if state is None else _nodes(state.isr)
-                shown.append(f"{partition.topic}-{partition.partition} (ISR {isr}, it ends at offset {end})")
+                nodes = "unknown" if state is None else _nodes(whole)
+                name = f"{partition.topic}-{partition.partition}"
+                shown.append(f"{name} (in sync or eligible: {nodes}; it ends at offset {end})")
                 unknown[partition.topic or ""] += 1
         if any(finding.code == "transplant.shorter" for finding in self._refusals):
             self._undecided = self._undecided or Refusal(
