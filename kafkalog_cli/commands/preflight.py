@@ -89,7 +89,8 @@ def preflight_command(
         result = preflight(asked, progress)
         releases = compat(asked, result) if given["compat"] else None
     end_progress()
-    status = ExitStatus.DAMAGE if result.is_harmed or result.is_wrong_afterwards else ExitStatus.CLEAN
+    is_bad = result.is_harmed or result.is_wrong_afterwards or (result.missing and releases is None)
+    status = ExitStatus.DAMAGE if is_bad else ExitStatus.CLEAN
     writer: ResultWriter[Any]
     if releases is not None:
         writer = open_results(COMPATS, output, has_details=detail.is_asked, explains=detail.explains)

@@ -19,9 +19,11 @@ from kafkalog_core.findings.kinds import (
 __all__ = [
     "CHECKPOINTS",
     "EMPTY_STRAY",
+    "FILE_IN_PLACE",
     "LOG_DIRS",
     "METADATA_LOG",
     "MISSING_METADATA",
+    "NO_NODE_ID",
     "SNAPSHOT_ACTION",
     "SNAPSHOT_CURE",
     "STRAY_DELETED",
@@ -36,6 +38,12 @@ STRAY_DELETED: Final = (
 )
 """What releases before 3.7 do with a partition that the metadata log does not assign to them (seen of 3.5.2, 3.6.2)."""
 
+FILE_IN_PLACE: Final = (
+    "Cannot create the directory, because a file has its name: takes the whole log directory offline."
+)
+"""What a broker does where a file is in the place of a partition that is assigned to it (seen of 4.3.1)."""
+NO_NODE_ID: Final = "Does not start, because it finds no id of the node."
+"""What a broker does with a meta.properties of version 0 without broker.id (`MetaPropertiesEnsemble.verify`)."""
 LOG_DIRS: Final = {
     "dir.not-a-partition": FindingType(
         "error",
@@ -155,6 +163,16 @@ LOG_DIRS: Final = {
         "A KRaft broker keeps only partitions that the metadata log assigns to it (LogManager.isStrayReplica). "
         "Releases before 3.7 delete the others.",
         next_step="kafkalog dump {file} --stats",
+    ),
+    "dir.partition-missing": FindingType(
+        "warning",
+        "The metadata log ({metadata_log}) assigns {names} to this log directory, but no log directory has a directory "
+        "of this name.",
+        "Creates an empty partition. Where this node has the only replica, consumers get none of the old records.",
+        "If the topic is not new, start no broker yet: look for the directory on other disks, in backups, and among "
+        "directories that were renamed to end in -delete or -stray, and put it back.",
+        "A broker creates each partition that the metadata log assigns to it, if it finds no directory. So a lost "
+        "directory becomes an empty partition, without a warning in its log.",
     ),
     "dir.unreadable": FindingType(
         "error",
@@ -478,7 +496,7 @@ CHECKPOINTS: Final = {
     "meta.no-broker-id": FindingType(
         "error",
         "The file belongs to a ZooKeeper broker and has no broker.id.",
-        "Requires the property and does not start (0.9 to 3.x). 4.x uses the other properties.",
+        NO_NODE_ID,
         "Restore the line broker.id=N with the number of the broker, as in its other log directories.",
         "Every broker that writes version 0 of meta.properties writes its own number into the file.",
         next_step=CHECKPOINT_WITH_OTHERS,

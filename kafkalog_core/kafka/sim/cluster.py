@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.findings.logdirs import MISSING_METADATA, STRAY_DELETED
+from kafkalog_core.findings.logdirs import FILE_IN_PLACE, MISSING_METADATA, STRAY_DELETED
 from kafkalog_core.format.control import KRaftVoters
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.textfile import parse_uuid
@@ -27,10 +27,11 @@ from kafkalog_core.kafka.sim.logdir.text_files import PropertyText, read_propert
 from kafkalog_core.kafka.sim.named_dirs import identity_of, other_node_of_config
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, field, replace
+from kafkalog_core.text import first_of
 from kafkalog_core.topics.metadata_records import PartitionAssigned, Registration, TopicRemoved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
@@ -116,12 +117,15 @@ class ClusterAssignments(Struct):
         of_topic[record.partition] = record
 
 
-def read_assignments(path: str) -> ClusterAssignments | None:
-    """Read the directory of a metadata log; None where it is damaged or cannot be read."""
+def read_assignments(path: str, *, damaged: bool = False) -> ClusterAssignments | None:
+    """Read the directory of a metadata log; None where it is damaged or cannot be read.
+
+    damaged: whether what can be read of a damaged one is asked for, and of a whole one nothing.
+    """
     assignments, history = ClusterAssignments(path), read_history(path)
     for record in history.records():
         assignments.replay(record)
-    return assignments if history.is_whole else None
+    return assignments if history.is_whole != damaged else None
 
 
 def read_cluster(log_dirs: Iterable[str]) -> ClusterAssignments | None:
@@ -193,6 +197,33 @@ class BrokerAssignments(Struct, frozen=True):
         if code == "partition-metadata.not-assigned":
             finding = replace(finding, next_step=_SET_TOPIC_ID.format(expected))
         return finding if rules_of(self.release).renames_strays else replace(finding, broker_action=STRAY_DELETED)
+
+    def missing(self, here: Collection[tuple[str, int]]) -> Iterator[Finding]:
+        """Yield which partitions each log directory should have by its id, and no log directory has.
+
+        Seen of 4.3.1, of which a directory of a partition was deleted, or renamed to -delete: `Partition` creates an
+        empty log without a warning when the broker gets the metadata.
+
+        here: topic and number of each partition, and of each unfinished copy, in the broker's log directories.
+        """
+        paths = {value: path for path, value in self.directory_ids.items() if value is not None}
+        names: dict[str, list[str]] = {}
+        for topic_id, of_topic in self.cluster.partitions.items():
+            topic = self.cluster.topics.names.get(topic_id)
+            for number in of_topic if topic is not None else ():
+                path = paths.get(self.cluster.directory_of(topic_id, number, self.node_id) or "")
+                if path is not None and (topic, number) not in here:
+                    names.setdefault(path, []).append(f"{topic}-{number}")
+        for path, each in names.items():
+            for name in (name for name in each if os.path.lexists(f"{path}/{name}")):
+                hidden = found(
+                    "dir.partition-missing", f"{path}/{name}", metadata_log=self.cluster.path, names=name, severity="error"
+                )
+                yield replace(hidden, broker_action=FILE_IN_PLACE)
+            each = [name for name in each if not os.path.lexists(f"{path}/{name}")]
+            if not each:
+                continue
+            yield found("dir.partition-missing", path, metadata_log=self.cluster.path, names=first_of(sorted(each)))
 
     def future(self, log_dir: str, place: PartitionPath, topic_id: str, current: str | None) -> Finding | None:
         """Return what becomes of the unfinished copy of a partition; None: the broker continues to fill it.
@@ -290,6 +321,9 @@ class DirectoryOwners:
         if not self._nodes:
             for path in self._identities:
                 self._nodes.setdefault(self.node_of(path), []).append(path)
+            known = [node for node in self._nodes if node is not None]
+            if len(known) == 1:  # those that have lost their ids are of the one broker, as in `across.brokers_of`
+                self._nodes = dict.fromkeys((*known, None), list(self._identities))
         return [log_dir, *(path for path in self._nodes[self.node_of(log_dir)] if path != log_dir)]
 
     def other_node(self, log_dir: str) -> Finding | None:

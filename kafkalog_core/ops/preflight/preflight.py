@@ -24,6 +24,7 @@ from kafkalog_core.ops.preflight.further import (
     metadata_findings,
     setting_findings,
 )
+from kafkalog_core.ops.preflight.metadata_log import MetadataLog
 from kafkalog_core.ops.preflight.partition_starts import PartitionStart, load_partition, total_of, with_findings
 from kafkalog_core.ops.preflight.sentences import log_line_of, verdict_of, what_of, why_of
 from kafkalog_core.ops.preflight.ways import way_of
@@ -159,9 +160,21 @@ class Preflight(Struct, frozen=True, kw_only=True):
         return len({each.path for each in self.findings if each.severity == "error" and each.code in _CLOSED})
 
     @property
+    def missing(self) -> int:
+        """Number of log directories without a partition that the metadata log assigns to them."""
+        return sum((each.code, each.severity) == ("dir.partition-missing", "warning") for each in self.findings)
+
+    @property
     def verdict(self) -> str:
         """One sentence without its full stop."""
-        return verdict_of(self.release, self.start, self.partitions, is_harmed=self.is_harmed, closed=self.closed)
+        return verdict_of(
+            self.release,
+            self.start,
+            self.partitions,
+            is_harmed=self.is_harmed or bool(self.missing),
+            closed=self.closed,
+            missing=self.missing,
+        )
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield the rows."""
@@ -291,8 +304,9 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         ),
         rules=rules_of(release),
     )
+    metadata = MetadataLog(contexts)
     partitions = tuple(
-        reader.finished(replace(each, fate=start.fate(part)))
+        reader.finished(replace(each, fate=metadata.fate(part, start.fate(part))))
         for each, part in zip(loaded, start.partitions, strict=True)
     )
     return Preflight(
@@ -300,7 +314,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         partitions=partitions,
         guess=contexts[0].guess,
         findings=tuple(finding for each in findings.values() for finding in each if _is_shown(finding)),
-        doubts=tuple(_doubts(contexts)),
+        doubts=(*_doubts(contexts), *metadata.doubts()),
         further=(
             *coordinator_findings(partitions, release),
             *limit_findings(partitions, release, max_map_count=request.max_map_count, open_files=request.open_files),

@@ -31,7 +31,8 @@ def way_of(start: PartitionStart, log_dirs: Sequence[str]) -> str | None:
         return _recovery(log_dirs)
     if start.hidden_offsets:
         return _OF_HIDDEN.format(shell_path(start.place.path))
-    return _OF_UNKNOWN.format(shell_path(start.place.path)) if start.fate == "unknown" else None
+    is_unsimulated = start.fate == "unknown" and start.result is None
+    return _OF_UNKNOWN.format(shell_path(start.place.path)) if is_unsimulated else None
 
 
 def ways_of_all(commands: Iterable[str], log_dirs: Sequence[str]) -> Iterator[str]:
