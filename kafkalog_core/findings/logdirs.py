@@ -164,6 +164,14 @@ LOG_DIRS: Final = {
         "Releases before 3.7 delete the others.",
         next_step="kafkalog dump {file} --stats",
     ),
+    "dir.metadata-elsewhere": FindingType(
+        "error",
+        "The metadata log is here, but the server.properties has {expected} as its log directory.",
+        "Does not start.",
+        "If disks are mounted in the place of each other, mount them as before. Else correct metadata.log.dir, or the "
+        "order of log.dirs: without metadata.log.dir its first directory has the metadata log.",
+        "A node looks for its metadata log in one log directory (metadata.log.dir), and refuses one in another.",
+    ),
     "dir.partition-missing": FindingType(
         "warning",
         "The metadata log ({metadata_log}) assigns {names} to this log directory, but no log directory has a directory "
@@ -487,8 +495,8 @@ CHECKPOINTS: Final = {
     "meta.no-version": FindingType(
         "error",
         "The file has no version.",
-        "Kafka 0.9 to 3.x do not start, because they require the property. 4.x regards the file as one of a ZooKeeper "
-        "broker.",
+        "Releases before 3.7 do not start, because they require the property. Later ones regard the file as one of a "
+        "ZooKeeper broker.",
         "Restore the line version=1 (ZooKeeper broker: version=0), as in the broker's other log directories.",
         "Every broker writes a version into meta.properties: the line was lost, or its key changed.",
         next_step=CHECKPOINT_WITH_OTHERS,

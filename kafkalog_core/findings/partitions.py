@@ -174,7 +174,7 @@ PARTITIONS: Final = {
         "A finished replacement has no transaction index, but its log has the marker of an aborted transaction, at "
         "offset {offset}.",
         "Completes the swap without the index: read_committed consumers get the records of that transaction that "
-        "compaction has left. Releases before 3.0 rebuild the index.",
+        "compaction has left. Releases before 3.0 rebuild the index, as does each recovery of the segment.",
         "With the broker stopped, run kafkalog recover, which puts the replacement in place and makes the index.",
         "The .swap of the log exists, but the .swap of its transaction index does not.",
     ),

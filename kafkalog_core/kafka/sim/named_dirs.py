@@ -30,6 +30,7 @@ __all__ = [
     "Identity",
     "dirs_of_config",
     "identity_of",
+    "metadata_dir_of",
     "node_of_config",
     "other_dirs",
     "other_node_of_config",
@@ -190,6 +191,13 @@ def unformatted_dirs(server: Mapping[str, str]) -> Iterator[str]:
         is_empty = os.path.isdir(path) and not os.path.lexists(f"{path}/{fixed_file_name(FileKind.META_PROPERTIES)}")
         if is_empty or not is_there:
             yield path
+
+
+def metadata_dir_of(server: Mapping[str, str]) -> str | None:
+    """Return the log directory in which a server.properties has the metadata log (`KafkaConfig.metadataLogDir`)."""
+    first = (_first(server, _DIRS) or "").split(",")[0].strip()
+    path = server.get("metadata.log.dir") or first
+    return path if os.path.isabs(path) else None
 
 
 def _listed(server: Mapping[str, str]) -> Iterator[str]:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.findings import found
-from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
-from kafkalog_core.kafka.sim.named_dirs import dirs_of_config, unformatted_dirs
+from kafkalog_core.kafka.sim.named_dirs import dirs_of_config, metadata_dir_of, unformatted_dirs
 from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
 from kafkalog_core.ops.preflight.further import (
     coordinator_findings,
@@ -37,7 +37,7 @@ from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.locks import lock_holder
-from kafkalog_core.storage.paths import absolute, real
+from kafkalog_core.storage.paths import absolute, is_directory, real
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -291,7 +291,8 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         )
         for context in contexts
     }
-    findings |= _of_config(contexts)
+    for path, each in _of_config(contexts).items():
+        findings[path] = (*findings.get(path, ()), *each)
     loaded = [
         load_partition(place, context.target.root, context.facts(place.name, as_loaded=True))
         for context in contexts
@@ -424,7 +425,7 @@ def _of_one_release(contexts: Sequence[DirContext]) -> list[DirContext]:
 
 
 def _of_config(contexts: Sequence[DirContext]) -> dict[str, tuple[Finding, ...]]:
-    """Return the findings about log directories that only the server.properties names, by path.
+    """Return the findings about log directories that only a server.properties shows, by path.
 
     A KRaft broker does not start with one that is empty or missing (`MetaPropertiesEnsemble.verify`).
     """
@@ -435,7 +436,15 @@ def _of_config(contexts: Sequence[DirContext]) -> dict[str, tuple[Finding, ...]]
     named = {real(each.target.root) for each in contexts}
     paths = [path for path in unformatted_dirs(first.settings.server) if real(path) not in named]
     name = fixed_file_name(FileKind.META_PROPERTIES)
-    return {path: (found("meta.missing-kraft", f"{path}/{name}", severity="error"),) for path in paths}
+    missing = {path: (found("meta.missing-kraft", f"{path}/{name}", severity="error"),) for path in paths}
+    expected = metadata_dir_of(first.settings.server)
+    if expected is None or first.settings.server.get("process.roles") is None:
+        return missing
+    # `KafkaRaftServer.initializeLogDirs`: an unexpected metadata log ends the process
+    logs = [(each.target.root, f"{each.target.root}/{METADATA_TOPIC}-0") for each in contexts]
+    wrong = {root: log for root, log in logs if is_directory(log) and real(root) != real(expected)}
+    elsewhere = {root: (found("dir.metadata-elsewhere", log, expected=expected),) for root, log in wrong.items()}
+    return missing | elsewhere
 
 
 def _with_strays(findings: Iterable[Finding], context: DirContext) -> Iterator[Finding]:
