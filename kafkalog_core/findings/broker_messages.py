@@ -14,6 +14,8 @@ from typing import Final
 from kafkalog_core.findings.kinds import BrokerMessage
 from kafkalog_core.findings.messages_coordinators import COORDINATORS
 from kafkalog_core.findings.messages_directories import DIRECTORIES
+from kafkalog_core.findings.messages_metadata import METADATA
+from kafkalog_core.findings.messages_remote import REMOTE
 from kafkalog_core.findings.messages_replication import REPLICATION
 from kafkalog_core.findings.messages_start import FILES, RECOVERY
 
@@ -409,6 +411,17 @@ RUNNING: Final = (
         _SEGMENTS,
     ),
     BrokerMessage(
+        "broker.load-stopped",
+        "info",
+        ("Failed to load metadata from {partition} with epoch {number} due to Stopped loading records from {reason}",),
+        "A coordinator stopped loading {partition}, because the broker no longer leads it, or it is offline.",
+        "The leader changed while the partition was loaded, as it does after an unclean stop.",
+        "Stops loading it.",
+        "Nothing needs to be done, if no line about a failed log directory comes with it.",
+        (),
+        ("kafkalog groups {log_dir}",),
+    ),
+    BrokerMessage(
         "broker.load-from-topic",
         "warning",
         ("Failed to load metadata from {partition} with epoch {number} due to {reason}.",),
@@ -525,6 +538,8 @@ BROKER_MESSAGES: Final = {
         *DIRECTORIES,
         *REPLICATION,
         *COORDINATORS,
+        *METADATA,
+        *REMOTE,
         *RUNNING,
         *ELSEWHERE,
     )

@@ -5,18 +5,17 @@ The metadata log is in the first directory, and new partitions in the emptier on
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import time
 from typing import TYPE_CHECKING
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from tests.integration.broker import TwoLogDirs
-from tests.integration.clients import create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,8 +33,8 @@ def kept(libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoLo
     broker = TwoLogDirs(libs, tmp_path_factory.mktemp("lost"))
     try:
         broker.start()
-        for topic in ("one", "two"):
-            asyncio.run(create_topic(broker, topic, {}))
+        for topic in ("one", "two", "three"):  # the third one, or the second, comes into the second directory
+            _create(broker, topic)
             _write(broker, topic)
         broker.stop()
         for path in (broker.log_dir, broker.second):
@@ -53,6 +52,12 @@ def broker(kept: TwoLogDirs) -> Iterator[TwoLogDirs]:
         shutil.copytree(path.with_name(f"{path.name}.kept"), path)
     yield kept
     kept.kill()
+
+
+def _create(broker: TwoLogDirs, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (created,) = admin.create_topics([NewTopic(topic, 1, 1)]).values()
+    created.result()
 
 
 def _write(broker: TwoLogDirs, topic: str) -> None:
@@ -152,3 +157,21 @@ def test_a_replacement_without_its_transaction_index(broker: TwoLogDirs) -> None
     assert "one-0 is wrong afterwards without a message" in _verdict(broker)
     broker.start()
     assert _read_committed(broker, "one") == _RECORDS
+
+
+def test_an_offline_directory_may_have_its_partitions_twice(broker: TwoLogDirs) -> None:
+    """What ends the loading of the metadata: `__transaction_state` is offline. 3.9.2 and 4.4.0 do the same."""
+    lost = next(path.name for path in broker.second.iterdir() if path.name.split("-")[0] in {"one", "two", "three"})
+    kept = next(path.name for path in broker.log_dir.iterdir() if path.name.split("-")[0] in {"one", "two", "three"})
+    (broker.second / lost / "leader-epoch-checkpoint").write_bytes(bytes(8))
+    assert f"takes {broker.second} offline" in _verdict(broker)
+    broker.start()
+    until = time.monotonic() + _ENDS_WITHIN_S
+    while not (broker.log_dir / lost).is_dir() and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not (broker.log_dir / lost / f"{0:020d}.log").stat().st_size
+    for name in (lost, kept):
+        assert f"Expected partition {name} with topic id" in broker.output
+    assert _read_committed(broker, kept.split("-")[0]) == _RECORDS // 2
+    broker.kill()
+    assert "does not start" in _verdict(broker)
