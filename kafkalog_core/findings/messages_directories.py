@@ -181,8 +181,8 @@ DIRECTORIES: Final = (
         "When logs are loaded this is a file in a partition directory, such as backup.log, whose name does not start "
         "with an offset. Or a line of leader-epoch-checkpoint or another checkpoint has a word instead of a number. If "
         "a line near it names a setting, the value of that setting is not a number.",
-        "Does not start because of a file name, or of a leader-epoch-checkpoint. It takes another checkpoint for empty. "
-        "The message does not name the file, but verify finds it.",
+        "Does not start because of a file name, or of a leader-epoch-checkpoint. It takes another checkpoint for "
+        "empty. The message does not name the file, but verify finds it.",
         "Move the file out of the partition directory, or correct the line of the checkpoint, or the setting.",
         ("segment.bad-name", "checkpoint.malformed-line", "snapshot.bad-name"),
     ),
@@ -234,7 +234,7 @@ DIRECTORIES: Final = (
         ),
         "The operating system could not read or write the disk.",
         "The disk, its controller, the network storage or the file system fails.",
-        _IO,
+        "If it was recovering a log that the disk cannot read, it does not start. " + _IO,
         "Stop the broker. Copy the disk (ddrescue) before you try anything else, then repair the file system.",
         ("unreadable", "file.not-readable"),
         ("dmesg | tail -50", "kafkalog verify {place}"),
@@ -484,8 +484,8 @@ DIRECTORIES: Final = (
         "creates an empty one.",
         "Its directory was deleted or renamed, or is in an offline log directory. Or an error, such as a failed log "
         "directory, has ended the loading of the metadata before: then the line comes for every partition.",
-        "Opens the directory, if there is one. Else it creates an empty one, also where that of an offline log directory "
-        "may return. A follower fetches the records from the leader.",
+        "Opens the directory, if there is one. Else it creates an empty one, also where that of an offline log "
+        "directory may return. A follower fetches the records from the leader.",
         "Look for the directory (-stray, -delete, another disk) before producers write to the new one. The next start "
         "refuses a partition in two log directories: move the empty one away.",
         ("dir.stray", "dir.delete"),

@@ -18,12 +18,13 @@ REMOTE: Final = (
         "warning",
         ("Error occurred while copying log segments of partition: {partition}",),
         "Segments of {partition} were not copied to tiered storage.",
-        "The storage plugin failed, or a file that is copied with the segment is missing, such as the producer snapshot "
-        "at its end: the exception after this line shows which.",
+        "The storage plugin failed, or a file that is copied with the segment is missing, such as the producer "
+        "snapshot at its end: the exception after this line shows which.",
         # RemoteLogManager.RLMCopyTask.copyLogSegment: updateHighestOffsetInRemoteStorage comes last, so that no segment
         # is deleted before it is copied
         "Retention does not delete a segment from the log directory before it is copied.",
-        "Repair the cause. If a producer snapshot is missing, stop the broker and run kafkalog reindex, which makes it.",
+        "Repair the cause. If a producer snapshot is missing, stop the broker and run kafkalog reindex, which makes "
+        "it.",
         ("snapshot.missing",),
         (*_SEGMENTS, "kafkalog verify {place}"),
     ),

@@ -90,14 +90,14 @@ REPLICATION: Final = (
                 "{partition}. Will truncate to {offset} and send another leader epoch request"
             ),
             (
-                "Based on replica's leader epoch, leader replied with epoch {number} below any replica's tracked epochs "
-                "for {partition}. The leader's offset only {offset} will be used for truncation"
+                "Based on replica's leader epoch, leader replied with epoch {number} below any replica's tracked "
+                "epochs for {partition}. The leader's offset only {offset} will be used for truncation"
             ),
             "Truncating to offset {offset}",
             "Truncating log {partition} to offset {offset}",
         ),
-        "The broker truncates a log of {partition} at offset {offset}, if it is longer, to match the log that it fetches "
-        "from.",
+        "The broker truncates a log of {partition} at offset {offset}, if it is longer, to match the log that it "
+        "fetches from.",
         "A follower truncates what its leader does not have. This is normal after a change of the leader, and a loss "
         "after an unclean election. A copy that moves between log directories truncates what the partition's own "
         "directory does not have.",

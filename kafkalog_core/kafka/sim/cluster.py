@@ -214,16 +214,14 @@ class BrokerAssignments(Struct, frozen=True):
                 path = paths.get(self.cluster.directory_of(topic_id, number, self.node_id) or "")
                 if path is not None and (topic, number) not in here:
                     names.setdefault(path, []).append(f"{topic}-{number}")
-        for path, each in names.items():
-            for name in (name for name in each if os.path.lexists(f"{path}/{name}")):
-                hidden = found(
-                    "dir.partition-missing", f"{path}/{name}", metadata_log=self.cluster.path, names=name, severity="error"
-                )
-                yield replace(hidden, broker_action=FILE_IN_PLACE)
-            each = [name for name in each if not os.path.lexists(f"{path}/{name}")]
-            if not each:
-                continue
-            yield found("dir.partition-missing", path, metadata_log=self.cluster.path, names=first_of(sorted(each)))
+        for path, of_path in names.items():
+            hidden = [name for name in of_path if os.path.lexists(f"{path}/{name}")]
+            for name in hidden:
+                finding = found("dir.partition-missing", f"{path}/{name}", metadata_log=self.cluster.path, names=name)
+                yield replace(finding, severity="error", broker_action=FILE_IN_PLACE)
+            absent = sorted(set(of_path) - set(hidden))
+            if absent:
+                yield found("dir.partition-missing", path, metadata_log=self.cluster.path, names=first_of(absent))
 
     def future(self, log_dir: str, place: PartitionPath, topic_id: str, current: str | None) -> Finding | None:
         """Return what becomes of the unfinished copy of a partition; None: the broker continues to fill it.
@@ -323,7 +321,7 @@ class DirectoryOwners:
                 self._nodes.setdefault(self.node_of(path), []).append(path)
             known = [node for node in self._nodes if node is not None]
             if len(known) == 1:  # those that have lost their ids are of the one broker, as in `across.brokers_of`
-                self._nodes = dict.fromkeys((*known, None), list(self._identities))
+                self._nodes = {key: list(self._identities) for key in (*known, None)}
         return [log_dir, *(path for path in self._nodes[self.node_of(log_dir)] if path != log_dir)]
 
     def other_node(self, log_dir: str) -> Finding | None:

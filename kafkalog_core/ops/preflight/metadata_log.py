@@ -46,8 +46,8 @@ class MetadataLog:
             return
         if self._path is None:
             yield (
-                "none of these log directories has the metadata log, so what it assigns to the broker is unknown; if no "
-                "other controller has it either, the broker waits without end"
+                "none of these log directories has the metadata log, so what it assigns to the broker is unknown; if "
+                "no other controller has it either, the broker waits without end"
             )
         if self._unassigned:
             yield (

@@ -317,12 +317,13 @@ class _Gone:
 
     def has(self, finding: Finding) -> bool:
         """Return whether a finding is no longer true after the start, or is not about the content of files."""
-        subject = finding.code.partition(".")[0]
         if finding.code == _UNLISTED:  # a recovery of the segment rebuilds the transaction index too
-            base_offset = parse_file_name(os.path.basename(finding.path)).base_offset
-            return base_offset not in self._unrecovered
-        if finding.path in self._changed:
-            return True
+            return parse_file_name(os.path.basename(finding.path)).base_offset not in self._unrecovered
+        return finding.path in self._changed or self._is_rebuilt(finding)
+
+    def _is_rebuilt(self, finding: Finding) -> bool:
+        """Return whether a finding is about a part of a log or an index that the start deletes or writes again."""
+        subject = finding.code.partition(".")[0]
         if subject in _IN_A_LOG:
             each = self._kept.get(finding.path)
             if finding.code in _REBUILT and each is not None:  # LogSegment.recover builds both indexes

@@ -436,7 +436,9 @@ def _of_config(contexts: Sequence[DirContext]) -> dict[str, tuple[Finding, ...]]
     named = {real(each.target.root) for each in contexts}
     paths = [path for path in unformatted_dirs(first.settings.server) if real(path) not in named]
     name = fixed_file_name(FileKind.META_PROPERTIES)
-    missing = {path: (found("meta.missing-kraft", f"{path}/{name}", severity="error"),) for path in paths}
+    missing: dict[str, tuple[Finding, ...]] = {
+        path: (found("meta.missing-kraft", f"{path}/{name}", severity="error"),) for path in paths
+    }
     expected = metadata_dir_of(first.settings.server)
     if expected is None or first.settings.server.get("process.roles") is None:
         return missing

@@ -94,7 +94,7 @@ class PartitionRecovery(Struct, kw_only=True):
         losses: what the plan deletes of what can be read.
         unread: what the plan deletes of what cannot be read: excised places.
         own_losses: what a broker would delete by itself of what can be read.
-        own_problem: code of the finding why a broker would not start, or take the directory offline; None: it would not.
+        own_problem: code of the finding that a broker does not start, or takes the directory offline; None: it starts.
         is_damaged: whether it matters if other replicas exist.
     """
 

@@ -390,7 +390,7 @@ class Replacements:
     def _unlisted(self, swap: SegmentVerdict, aborted: int) -> Iterator[Finding]:
         """Yield that aborted transactions of the replacement will be in no index.
 
-        `LogLoader.load` of 3.0 and later renames the files (KAFKA-10340): an index of the original is kept in its place.
+        `LogLoader.load` of 3.0 and later renames the files (KAFKA-10340): an index of the original is kept.
         """
         offset = swap.base_offset
         if any(_has(self._partition, offset, FileKind.TXN_INDEX, state) for state in (FileState.SWAP, FileState.LIVE)):

@@ -23,12 +23,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings.catalog import Sink
-    from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.kafka.rules.producers import Marker, ProducerStates, SnapshotStyle
     from kafkalog_core.storage.listing import Segment
 
-__all__ = ["MAX_SNAPSHOT_BYTES", "AbortMarkers", "AbortedTxns", "Doubt", "FirstAbort", "check_snapshot", "check_txn_index"]
+__all__ = [
+    "MAX_SNAPSHOT_BYTES",
+    "AbortMarkers",
+    "AbortedTxns",
+    "Doubt",
+    "FirstAbort",
+    "check_snapshot",
+    "check_txn_index",
+]
 
 
 _OTHERS: Final = 3  # number of fields apart from the marker's offset

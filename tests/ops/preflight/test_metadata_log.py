@@ -24,7 +24,9 @@ SECOND = (topic("u", an_id(2)), partition(an_id(2), directories=(OTHER,)))
 
 def said(command: str, *paths: object) -> str:
     release = ("--kafka", "4.3.1") if command == "preflight" else ()
-    ended = CliRunner(env={"COLUMNS": "4000"}).invoke(cli, [command, *release, *map(str, paths)], catch_exceptions=False)
+    ended = CliRunner(env={"COLUMNS": "4000"}).invoke(
+        cli, [command, *release, *map(str, paths)], catch_exceptions=False
+    )
     return " ".join(ended.output.split())
 
 
