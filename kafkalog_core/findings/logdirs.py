@@ -369,7 +369,7 @@ CHECKPOINTS: Final = {
     "epochs.missing": FindingType(
         "error",
         "The partition has no leader-epoch-checkpoint, but its batches have leader epochs.",
-        "Creates an empty one: followers truncate their logs at the high watermark, which may lose records.",
+        "Creates an empty one. A follower without leader epochs truncates its log at its high watermark.",
         "Stop the broker and run kafkalog checkpoint, which creates the file from the leader epochs of the batches.",
         "Every broker since 0.11 creates this file with the partition.",
         next_step=CHECKPOINT_HERE,
@@ -377,7 +377,7 @@ CHECKPOINTS: Final = {
     "epochs.cut": FindingType(
         "error",
         "The leader-epoch-checkpoint ends after its version, but the log has leader epochs.",
-        "Reads it as empty: followers truncate their logs at the high watermark, which may lose records.",
+        "Reads it as empty. A follower without leader epochs truncates its log at its high watermark.",
         "Stop the broker and run kafkalog checkpoint, which takes the leader epochs from the batches.",
         "The file that a broker writes always has a second line, the number of entries.",
     ),

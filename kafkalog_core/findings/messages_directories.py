@@ -484,8 +484,8 @@ DIRECTORIES: Final = (
         "creates an empty one.",
         "Its directory was deleted or renamed, or is in an offline log directory. Or an error, such as a failed log "
         "directory, has ended the loading of the metadata before: then the line comes for every partition.",
-        "Opens the directory, if there is one. Else it creates an empty one, also where that of an offline log "
-        "directory may return. A follower fetches the records from the leader.",
+        "Opens the directory, if there is one. Else it creates an empty one, even if the partition is in an "
+        "offline log directory. A follower fetches the records from the leader.",
         "Look for the directory (-stray, -delete, another disk) before producers write to the new one. The next start "
         "refuses a partition in two log directories: move the empty one away.",
         ("dir.stray", "dir.delete"),
