@@ -22,7 +22,7 @@ RECOVERIES: Final = {
     "recover.left": FindingType(
         "warning",
         "This place cannot be excised, because {why}: {what}.",
-        "kafkalog verify shows what it does with this place, which depends on the damage.",
+        "Does with this place what kafkalog verify shows, which depends on the damage.",
         "Copy the partition from a healthy replica, if there is one.",
         "Only whole batches between readable ones can be replaced. The segment ends before such a place; later "
         "segments are kept.",

@@ -198,7 +198,7 @@ class BrokerAssignments(Struct, frozen=True):
             finding = replace(finding, next_step=_SET_TOPIC_ID.format(expected))
         return finding if rules_of(self.release).renames_strays else replace(finding, broker_action=STRAY_DELETED)
 
-    def missing(self, here: Collection[tuple[str, int]]) -> Iterator[Finding]:
+    def missing(self, here: Collection[tuple[str | None, int | None]]) -> Iterator[Finding]:
         """Yield which partitions each log directory should have by its id, and no log directory has.
 
         Seen of 4.3.1, of which a directory of a partition was deleted, or renamed to -delete: `Partition` creates an

@@ -420,20 +420,18 @@ class LogDirs:
             nodes = {owners.node_of(each.path) for each in group}
             same = (path for path in others if owners.node_of(path) in {None, *nodes})
             assignments = owners.assignments([*(each.path for each in group), *same])
+            places = [place for broker_dir in group for place in broker_dir.log_dir.partitions]
             current = {
                 (place.name.topic, place.name.partition): place.path
-                for broker_dir in group
-                for place in broker_dir.log_dir.partitions
+                for place in places
                 if place.name.state is DirectoryState.CURRENT
             }
-            served = {DirectoryState.CURRENT, DirectoryState.FUTURE}
-            here = {
+            copies = {
                 (place.name.topic, place.name.partition)
-                for broker_dir in group
-                for place in broker_dir.log_dir.partitions
-                if place.name.state in served and place.name.topic is not None and place.name.partition is not None
+                for place in places
+                if place.name.state is DirectoryState.FUTURE
             }
-            for each in () if assignments is None else assignments.missing(here):
+            for each in () if assignments is None else assignments.missing(current.keys() | copies):
                 log_dir = next((path for path in whole if f"{each.path}/".startswith(f"{path}/")), None)
                 if log_dir is not None:
                     yield log_dir, each

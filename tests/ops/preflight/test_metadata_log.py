@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from tests.ops.verify.test_assignments import DIRECTORY, GOOD, OTHER, an_id, disk, partition, registered, text, topic
+from tests.support.assigned_disks import DIRECTORY, GOOD, OTHER, an_id, disk, partition, registered, text, topic
 from tests.support.build import Record, batch_v2, meta_properties
 
 if TYPE_CHECKING:
