@@ -71,8 +71,8 @@ def preflight_command(
     files and space that the broker needs with the limits of the machine. --compat simulates the start of every release
     instead, and shows a row for each minor release.
 
-    The exit status is 0 if the broker starts, no record is lost, hidden or refused, and no damage is left that it does
-    not notice; else 4.
+    The exit status is 0 if the broker starts, no record is lost, hidden or refused, no directory of a partition is
+    missing, and no damage is left that it does not notice; else 4.
     """
     warn_of_interpreted()
     targets = common.resolve_all(paths, Selection())
@@ -89,7 +89,8 @@ def preflight_command(
         result = preflight(asked, progress)
         releases = compat(asked, result) if given["compat"] else None
     end_progress()
-    status = ExitStatus.DAMAGE if result.is_harmed or result.is_wrong_afterwards else ExitStatus.CLEAN
+    is_bad = result.is_harmed or result.is_wrong_afterwards or (result.missing and releases is None)
+    status = ExitStatus.DAMAGE if is_bad else ExitStatus.CLEAN
     writer: ResultWriter[Any]
     if releases is not None:
         writer = open_results(COMPATS, output, has_details=detail.is_asked, explains=detail.explains)

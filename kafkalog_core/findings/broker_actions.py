@@ -62,7 +62,8 @@ START_ACTIONS: Final = {
         f"Does not decode the records of the batch at its start. Keeps the batch and serves it. {CONSUMERS}",
     ),
     "unreadable": StartAction(
-        "Takes the whole log directory offline at the first read that reaches this place, at its start or later."
+        "Does not start if it recovers the segment. Else it starts, and closes the connection of each fetch that "
+        "reaches this place."
     ),
     "over-limit": StartAction(
         "Reads it: the limit is kafkalog's own. In recovery, Kafka 0.8.1 to 0.10.2 truncate the log at a message "

@@ -15,6 +15,7 @@ from kafkalog_core.findings.kinds import BrokerMessage
 from kafkalog_core.findings.messages_coordinators import COORDINATORS
 from kafkalog_core.findings.messages_directories import DIRECTORIES
 from kafkalog_core.findings.messages_metadata import METADATA
+from kafkalog_core.findings.messages_remote import REMOTE
 from kafkalog_core.findings.messages_replication import REPLICATION
 from kafkalog_core.findings.messages_start import FILES, RECOVERY
 from kafkalog_core.findings.messages_zookeeper import ZOOKEEPER_MESSAGES
@@ -413,6 +414,17 @@ RUNNING: Final = (
         _SEGMENTS,
     ),
     BrokerMessage(
+        "broker.load-stopped",
+        "info",
+        ("Failed to load metadata from {partition} with epoch {number} due to Stopped loading records from {reason}",),
+        "A coordinator stopped loading {partition}, because the broker no longer leads it, or it is offline.",
+        "The leader changed while the partition was loaded, as it does after an unclean stop.",
+        "Stops loading it.",
+        "Nothing needs to be done, if no line about a failed log directory comes with it.",
+        (),
+        ("kafkalog groups {log_dir}",),
+    ),
+    BrokerMessage(
         "broker.load-from-topic",
         "warning",
         ("Failed to load metadata from {partition} with epoch {number} due to {reason}.",),
@@ -531,6 +543,7 @@ BROKER_MESSAGES: Final = {
         *REPLICATION,
         *COORDINATORS,
         *ZOOKEEPER_MESSAGES,
+        *REMOTE,
         *RUNNING,
         *ELSEWHERE,
     )

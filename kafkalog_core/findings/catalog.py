@@ -13,9 +13,10 @@ from kafkalog_core.findings.excisions import EXCISIONS
 from kafkalog_core.findings.files import FILES, INDEXES, SMALL_FILES
 from kafkalog_core.findings.jobs import CATALOGS, CLUSTER, EXPORTS, GROUPS, LOOKUPS, REPLICAS
 from kafkalog_core.findings.kinds import Finding
-from kafkalog_core.findings.logdirs import CHECKPOINTS, LOG_DIRS, METADATA_LOG
+from kafkalog_core.findings.logdirs import CHECKPOINTS, LOG_DIRS
 from kafkalog_core.findings.logs import LOGS
 from kafkalog_core.findings.logs_07 import V07_SUFFIX, in_07
+from kafkalog_core.findings.metadata_log import METADATA_LOG
 from kafkalog_core.findings.partitions import BROKER_DIRS, PARTITIONS
 from kafkalog_core.findings.plans import COMPACTIONS, REINDEXING, RETENTION, ROLLING, TRUNCATIONS
 from kafkalog_core.findings.producers import PRODUCERS

@@ -309,7 +309,7 @@ INDEXES: Final = {
     "index.unreadable": FindingType(
         "error",
         "The disk cannot read {size_bytes} bytes of the offset index.",
-        "Takes the whole log directory offline when it reads these bytes.",
+        "It is unknown what a broker does that reads these bytes, through a memory map.",
         _DISK + _REBUILT,
         "The disk reports an error for a part of the index file.",
         next_step=RECOVER,
@@ -407,7 +407,7 @@ INDEXES: Final = {
     "timeindex.unreadable": FindingType(
         "error",
         "The disk cannot read {size_bytes} bytes of the time index.",
-        "Takes the whole log directory offline when it reads these bytes.",
+        "It is unknown what a broker does that reads these bytes, through a memory map.",
         _DISK + _REBUILT,
         "The disk reports an error for a part of the index file.",
         next_step=RECOVER,

@@ -18,11 +18,10 @@ from kafkalog_core.findings.kinds import (
 __all__ = [
     "CHECKPOINTS",
     "EMPTY_STRAY",
+    "FILE_IN_PLACE",
     "LOG_DIRS",
-    "METADATA_LOG",
     "MISSING_METADATA",
-    "SNAPSHOT_ACTION",
-    "SNAPSHOT_CURE",
+    "NO_NODE_ID",
     "STRAY_DELETED",
 ]
 
@@ -35,6 +34,12 @@ STRAY_DELETED: Final = (
 )
 """What releases before 3.7 do with a partition that the metadata log does not assign to them (seen of 3.5.2, 3.6.2)."""
 
+FILE_IN_PLACE: Final = (
+    "Cannot create the directory, because a file has its name: takes the whole log directory offline."
+)
+"""What a broker does where a file is in the place of a partition that is assigned to it (seen of 4.3.1)."""
+NO_NODE_ID: Final = "Does not start, because it finds no id of the node."
+"""What a broker does with a meta.properties of version 0 without broker.id (`MetaPropertiesEnsemble.verify`)."""
 LOG_DIRS: Final = {
     "dir.not-a-partition": FindingType(
         "error",
@@ -154,6 +159,24 @@ LOG_DIRS: Final = {
         "A KRaft broker keeps only partitions that the metadata log assigns to it (LogManager.isStrayReplica). "
         "Releases before 3.7 delete the others.",
         next_step="kafkalog dump {file} --stats",
+    ),
+    "dir.metadata-elsewhere": FindingType(
+        "error",
+        "The metadata log is here, but the server.properties has {expected} as its log directory.",
+        "Does not start.",
+        "If disks are mounted in the place of each other, mount them as before. Else correct metadata.log.dir, or the "
+        "order of log.dirs: without metadata.log.dir its first directory has the metadata log.",
+        "A node looks for its metadata log in one log directory (metadata.log.dir), and refuses one in another.",
+    ),
+    "dir.partition-missing": FindingType(
+        "warning",
+        "The metadata log ({metadata_log}) assigns {names} to this log directory, but no log directory has a directory "
+        "of this name.",
+        "Creates an empty partition. Where this node has the only replica, consumers get none of the old records.",
+        "If the topic is not new, start no broker yet: look for the directory on other disks, in backups, and among "
+        "directories that were renamed to end in -delete or -stray, and put it back.",
+        "A broker creates each partition that the metadata log assigns to it, if it finds no directory. So a lost "
+        "directory becomes an empty partition, without a warning in its log.",
     ),
     "dir.unreadable": FindingType(
         "error",
@@ -343,7 +366,7 @@ CHECKPOINTS: Final = {
     "epochs.missing": FindingType(
         "error",
         "The partition has no leader-epoch-checkpoint, but its batches have leader epochs.",
-        "Creates an empty one: followers truncate their logs at the high watermark, which may lose records.",
+        "Creates an empty one. A follower without leader epochs truncates its log at its high watermark.",
         "Stop the broker and run kafkalog recover, which creates the file from the leader epochs of the batches.",
         "Every broker since 0.11 creates this file with the partition.",
         next_step=RECOVER,
@@ -351,7 +374,7 @@ CHECKPOINTS: Final = {
     "epochs.cut": FindingType(
         "error",
         "The leader-epoch-checkpoint ends after its version, but the log has leader epochs.",
-        "Reads it as empty: followers truncate their logs at the high watermark, which may lose records.",
+        "Reads it as empty. A follower without leader epochs truncates its log at its high watermark.",
         "Stop the broker and run kafkalog recover, which takes the leader epochs from the batches.",
         "The file that a broker writes always has a second line, the number of entries.",
     ),
@@ -471,8 +494,8 @@ CHECKPOINTS: Final = {
     "meta.no-version": FindingType(
         "error",
         "The file has no version.",
-        "Kafka 0.9 to 3.x do not start, because they require the property. 4.x regards the file as one of a ZooKeeper "
-        "broker.",
+        "Releases before 3.7 do not start, because they require the property. Later ones regard the file as one of a "
+        "ZooKeeper broker.",
         "Restore the line version=1 (ZooKeeper broker: version=0), as in the broker's other log directories.",
         "Every broker writes a version into meta.properties: the line was lost, or its key changed.",
         next_step=RECOVER_WITH_OTHERS,
@@ -480,7 +503,7 @@ CHECKPOINTS: Final = {
     "meta.no-broker-id": FindingType(
         "error",
         "The file belongs to a ZooKeeper broker and has no broker.id.",
-        "Requires the property and does not start (0.9 to 3.x). 4.x uses the other properties.",
+        NO_NODE_ID,
         "Restore the line broker.id=N with the number of the broker, as in its other log directories.",
         "Every broker that writes version 0 of meta.properties writes its own number into the file.",
         next_step=RECOVER_WITH_OTHERS,
@@ -513,84 +536,5 @@ CHECKPOINTS: Final = {
         "Does not read them.",
         "Delete the lines that do not belong there.",
         "Kafka writes one or two lines into this file.",
-    ),
-}
-
-
-SNAPSHOT_ACTION: Final = "A KRaft node reads it when it starts, and may not start."
-SNAPSHOT_CURE: Final = (
-    "Restore a copy of the file. Another node of the quorum may have one of the same name. Keep the damaged file "
-    "elsewhere."
-)
-
-METADATA_LOG: Final = {
-    "metadata-log.no-snapshot": FindingType(
-        "error",
-        "The metadata log starts at offset {start}, and there is no snapshot of that offset or a later one: the "
-        "metadata before it is lost.",
-        "Does not start.",
-        "Stop the node and restore a snapshot with its name: from a backup of this node, or the newest one of another "
-        "node of the quorum. If segments are missing at the start of the log, restore those.",
-        "A node deletes old segments of the metadata log only when a snapshot holds their content: the snapshot was "
-        "deleted or renamed, or the first segments were.",
-    ),
-    "metadata-log.empty-batch": FindingType(
-        "error",
-        "The batch at offset {offset} has no record.",
-        "Does not start: Kafka's raft client refuses a batch without records in this log.",
-        "If other controllers are healthy, remove this one from the quorum and add it again. Otherwise restore a copy "
-        "of this log, or end it before this batch: kafkalog truncate --to-offset. That loses all metadata after it.",
-        "No broker leaves such a batch: the metadata log is not compacted. A tool replaced a damaged batch, as is "
-        "right in the logs of topics.",
-    ),
-    "metadata-log.snapshot-ahead": FindingType(
-        "warning",
-        "The snapshot has offset {offset} and epoch {epoch}, but the log ends at offset {end} with epoch {last}.",
-        "Loads the snapshot and deletes the whole metadata log, which starts again at offset {offset}.",
-        "Copy the directory away before the start. Nothing is lost if the snapshot is undamaged, which verify checks, "
-        "and belongs to this cluster.",
-        "The newest snapshot of the metadata log is ahead of its log: the node stopped right after it fetched a "
-        "snapshot from the leader, or the end of the log was lost. After a clean shutdown the severity is error.",
-    ),
-    "quorum-state.old-epoch": FindingType(
-        "warning",
-        "The leader epoch is {epoch}, but the metadata log has batches of leader epoch {last}.",
-        "Starts in the epoch of the log, without the vote that this node gave in it.",
-        "Restore a copy of this node's own file, if there is one. Do not invent values: the node may vote twice.",
-        "A KRaft node writes the epoch into quorum-state before it appends the first batch of that epoch: the file is "
-        "an older copy, or it was changed.",
-    ),
-    "quorum-state.no-voter": FindingType(
-        "warning",
-        "The value of {key} is {node}, which is not one of the voters: {voters}.",
-        "Loads the value, but does not find that leader or vote among the voters.",
-        "Restore a copy of this node's own file, if there is one. Do not invent values: the node may vote twice.",
-        "The leader, and the node that a node votes for, is one of the voters, or -1: the file was changed. The "
-        "voters are in the same file (version 0), or in the LeaderChange record of that epoch (version 1).",
-    ),
-    "quorum-state.other-leader": FindingType(
-        "warning",
-        "The leader of epoch {epoch} is node {node}, but the metadata log has node {leader} as the leader of that "
-        "epoch.",
-        "Starts as a follower of node {node}, and fetches from it until an election settles the leader.",
-        "Restore a copy of this node's own file, if there is one. Do not invent values: the node may vote twice.",
-        "An epoch has one leader, which begins it with a LeaderChange record: the file was changed, or belongs to "
-        "another node.",
-    ),
-    "quorum-state.no-vote": FindingType(
-        "warning",
-        "The file names no node that this one voted for, but it names a log directory: {directory_id}.",
-        "Reads the directory id, and ignores it because there is no node id.",
-        "Restore a copy of this node's own file, if there is one. Do not invent values: the node may vote twice.",
-        "A node writes the id and the directory of its vote together, and no directory id is sixteen zeros: a vote "
-        "was lost, or the file was changed.",
-    ),
-    "quorum-state.other-directory": FindingType(
-        "warning",
-        "The vote is for directory {directory_id}, but by the metadata log that voter has directory {known}.",
-        "Grants a vote for the same epoch only to that directory.",
-        "Restore a copy of this node's own file, if there is one. Do not invent values: the node may vote twice.",
-        "A voter is a node with one metadata log directory (KIP-853): the file was changed, or the voter lost its "
-        "directory and joined again with another one.",
     ),
 }

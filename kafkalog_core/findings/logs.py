@@ -132,8 +132,8 @@ LOG_DAMAGE: Final = {
         "log.unreadable",
         "Bytes {position} to {end} cannot be read from the disk: {detail}{lost}.",
         "The disk cannot read some bytes, and so the batch that they are in.",
-        "Takes the whole log directory offline when it reads here; before 1.0 it halts. Release 4.x empties the "
-        "segment instead where it recovers it, and deletes all later ones.",
+        "Does not start if it recovers the segment. Else it starts, and closes the connection of each fetch that "
+        "reaches this place.",
         "Stop the broker and copy the disk (ddrescue) first. Then copy the partition from a healthy replica.",
         next_step=None,
     ),

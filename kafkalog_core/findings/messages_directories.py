@@ -182,7 +182,8 @@ DIRECTORIES: Final = (
         "When logs are loaded this is a file in a partition directory, such as backup.log, whose name does not start "
         "with an offset. Or a line of leader-epoch-checkpoint or another checkpoint has a word instead of a number. If "
         "a line near it names a setting, the value of that setting is not a number.",
-        "Does not start, whichever partition it is in. The message does not name the file, but verify finds it.",
+        "Does not start because of a file name, or of a leader-epoch-checkpoint. It takes another checkpoint for "
+        "empty. The message does not name the file, but verify finds it.",
         "Move the file out of the partition directory, or correct the line of the checkpoint, or the setting.",
         ("segment.bad-name", "checkpoint.malformed-line", "snapshot.bad-name"),
         _LOG_DIR,
@@ -205,6 +206,22 @@ DIRECTORIES: Final = (
         ("df -h {log_dir}", "df -i {log_dir}", "kafkalog dump --segments {log_dir}"),
     ),
     BrokerMessage(
+        "broker.index-fault",
+        "error",
+        (
+            "a fault occurred in a recent unsafe memory access operation",
+            "a fault occurred in an unsafe memory access operation",
+        ),
+        "The broker could not read or write a memory-mapped index.",
+        "The disk fails or is full, or somebody shortened an index while the broker used it.",
+        # LogManager.loadLogs takes a directory offline for an IOException alone, and this is none
+        "If it was loading a log, it does not start.",
+        "Look for errors of the disk. If there are some, copy the disk (ddrescue) before you try anything else. If the "
+        "disk is full, free space.",
+        ("unreadable", "file.not-readable"),
+        ("dmesg | tail -50", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
         "broker.disk-failing",
         "error",
         (
@@ -216,13 +233,10 @@ DIRECTORIES: Final = (
             "Read-only file system",
             "Stale file handle",
             "Transport endpoint is not connected",
-            "a fault occurred in a recent unsafe memory access operation",
-            "a fault occurred in an unsafe memory access operation",
         ),
         "The operating system could not read or write the disk.",
-        "The disk, its controller, the network storage or the file system fails. A fault in a memory access is the "
-        "same error, in a memory-mapped index.",
-        _IO,
+        "The disk, its controller, the network storage or the file system fails.",
+        "If it was recovering a log that the disk cannot read, it does not start. " + _IO,
         "Stop the broker. Copy the disk (ddrescue) before you try anything else, then repair the file system.",
         ("unreadable", "file.not-readable"),
         ("dmesg | tail -50", "kafkalog verify {place}"),
@@ -376,10 +390,12 @@ DIRECTORIES: Final = (
             "Skipping creation of log because there are potentially offline log directories",
             "Can not create log for {partition} because log directories {dirs} are offline",
             "Unable to start fetching {partition} with topic ID {reason} due to NotLeaderOrFollowerException",
+            "as the local replica for the partition is in an offline log directory",
+            "Error while making broker the {other} for partition Topic: {reason} in dir None",
         ),
         "A partition remains offline because a log directory of its broker is offline.",
         "The log directory failed.",
-        "Waits for the directory. It creates no second copy elsewhere while the old one may return.",
+        "Waits for the directory.",
         _OTHER_LINES,
     ),
     BrokerMessage(
@@ -466,11 +482,14 @@ DIRECTORIES: Final = (
         "broker.partition-missing",
         "error",
         ("Expected partition {partition} with topic id {reason} to exist, but it was missing. Creating",),
-        "{partition} should be on this broker's disks, but is not: the broker creates an empty one.",
-        "Its directory was deleted or renamed, or is in an offline log directory.",
-        "Creates an empty one. A follower fetches the records from the leader. Without another replica the partition "
-        "starts at offset 0, and its records are missing.",
-        "Look for the directory (-stray, -delete, another disk) before producers write to the new one.",
+        "The broker did not know {partition}, of which the metadata has it that it should: it opens its directory, or "
+        "creates an empty one.",
+        "Its directory was deleted or renamed, or is in an offline log directory. Or an error, such as a failed log "
+        "directory, has ended the loading of the metadata before: then the line comes for every partition.",
+        "Opens the directory, if there is one. Else it creates an empty one, even if the partition is in an "
+        "offline log directory. A follower fetches the records from the leader.",
+        "Look for the directory (-stray, -delete, another disk) before producers write to the new one. The next start "
+        "refuses a partition in two log directories: move the empty one away.",
         ("dir.stray", "dir.delete"),
         ("kafkalog dump --segments {log_dir}",),
     ),

@@ -1,4 +1,4 @@
-"""Broker messages about the cluster metadata log: records that do not load, snapshots, voters and elections."""
+"""Broker messages about the metadata log: where it is, its batches, records, snapshots, voters and elections."""
 
 from __future__ import annotations
 
@@ -97,5 +97,44 @@ METADATA: Final = (
         "If it recurs, compare the voters and their addresses with what runs.",
         (),
         (_CLUSTER,),
+    ),
+    BrokerMessage(
+        "broker.metadata-elsewhere",
+        "error",
+        (
+            (
+                "Found unexpected metadata location in data directory `{entry}` (the configured metadata directory is "
+                "{dir})."
+            ),
+        ),
+        "The metadata log is in {entry}, but the settings have {dir} as its log directory.",
+        "Two disks are mounted in the place of each other, or metadata.log.dir or the order of log.dirs has changed.",
+        "Does not start. The files do not change.",
+        "Mount the disks as before, or correct the settings.",
+        ("dir.metadata-elsewhere",),
+    ),
+    BrokerMessage(
+        "broker.quorum-state-unreadable",
+        "error",
+        ("Error while reading the Quorum status from the file {path}",),
+        "The node could not read {path}.",
+        "A loss of power, a full disk or an editor left it empty or damaged.",
+        "Does not start.",
+        "Correct the file by hand, or restore a copy of this node's own file. Do not let the node create a new one: it "
+        "would forget its vote, and may vote twice in one epoch.",
+        ("quorum-state",),
+        ("kafkalog verify {log_dir}",),
+    ),
+    BrokerMessage(
+        "broker.metadata-batch-empty",
+        "error",
+        ("Batch must contain at least one record; baseOffset = {offset}; epoch = {number}",),
+        "The metadata log has a batch without records at offset {offset}.",
+        "A tool replaced a damaged batch, as is right in the logs of topics.",
+        "Does not start: Kafka's raft client refuses a batch without records in this log.",
+        "If other controllers are healthy, remove this one from the quorum and add it again. Otherwise restore a copy "
+        "of the metadata log.",
+        ("metadata-log.empty-batch",),
+        ("kafkalog verify {log_dir}",),
     ),
 )

@@ -85,10 +85,19 @@ REPLICATION: Final = (
             "Truncating partition {partition} to local high watermark {offset}",
             "Truncating partition {partition} with TruncationState(offset={offset}, {reason}) due to",
             "Truncating partition {partition} with {reason} due to",
+            (
+                "Based on replica's leader epoch, leader replied with epoch {number} unknown to the replica for "
+                "{partition}. Will truncate to {offset} and send another leader epoch request"
+            ),
+            (
+                "Based on replica's leader epoch, leader replied with epoch {number} below any replica's tracked "
+                "epochs for {partition}. The leader's offset only {offset} will be used for truncation"
+            ),
             "Truncating to offset {offset}",
             "Truncating log {partition} to offset {offset}",
         ),
-        "The broker truncated a log of {partition} at offset {offset}, to match the log that it fetches from.",
+        "The broker truncates a log of {partition} at offset {offset}, if it is longer, to match the log that it "
+        "fetches from.",
         "A follower truncates what its leader does not have. This is normal after a change of the leader, and a loss "
         "after an unclean election. A copy that moves between log directories truncates what the partition's own "
         "directory does not have.",
@@ -96,6 +105,38 @@ REPLICATION: Final = (
         "If the leader is the one that lost records, stop this broker at once and copy its directory.",
         (),
         _SEGMENTS,
+    ),
+    BrokerMessage(
+        "broker.truncation-no-effect",
+        "info",
+        ("Truncating to {offset} has no effect as the largest offset in the log is {number}",),
+        "The log of {partition} ends before offset {offset}, at which it was to be truncated.",
+        "A follower, or a copy that moves between log directories, has nothing that the other log does not have.",
+        "Truncates nothing.",
+        "Nothing needs to be done.",
+        (),
+        _SEGMENTS,
+    ),
+    BrokerMessage(
+        "broker.leader-epoch-unknown",
+        "warning",
+        (  # AbstractFetcherThread.getOffsetTruncationState
+            (
+                "Based on replica's leader epoch, leader replied with an unknown offset in {partition}. The initial "
+                "fetch offset {offset} will be used for truncation"
+            ),
+            (
+                "Based on follower's leader epoch, leader replied with an unknown offset in {partition}. The initial "
+                "fetch offset {offset} will be used for truncation"
+            ),
+        ),
+        "The leader of {partition} has no offset for the last leader epoch of this follower.",
+        "The leader has no leader epochs of this log: its leader-epoch-checkpoint was empty, or the message format of "
+        "the topic is older than that of 0.11.",
+        "Truncates the log at offset {offset}, if it is longer.",
+        "Look at the leader epochs of both replicas, before another broker restarts.",
+        ("epochs.missing", "epochs.cut"),
+        ("kafkalog dump --files {place}", "kafkalog verify {place}"),
     ),
     BrokerMessage(
         "broker.follower-refuses",

@@ -443,7 +443,8 @@ FILES: Final = (
         "recovery-point-offset-checkpoint of {dir} could not be read: every segment counts as not flushed.",
         "A line is malformed, the count is wrong, or the disk fails: the line before shows which.",
         "After an unclean shutdown it recovers every segment of every partition, and at any damage deletes all "
-        "records after it. Releases 2.8 to 4.x then take the directory offline, 4.x not if only a number was bad.",
+        "records after it. Releases 2.8 to 4.x then take the directory offline, 3.1 and later not if only a "
+        "number was bad.",
         _TEXT_FILE,
         ("checkpoint", "dir.unclean"),
         ("kafkalog recover {dir}", "kafkalog dump --files {dir}/recovery-point-offset-checkpoint"),

@@ -169,6 +169,15 @@ PARTITIONS: Final = {
         "Run kafkalog recover, which rebuilds the indexes of that segment.",
         "The .swap of the log exists, but the .swap of its index does not.",
     ),
+    "segment.swap-txnindex-missing": FindingType(
+        "warning",
+        "A finished replacement has no transaction index, but its log has the marker of an aborted transaction, at "
+        "offset {offset}.",
+        "Completes the swap without the index: read_committed consumers get the records of that transaction that "
+        "compaction has left. Releases before 3.0 rebuild the index, as does each recovery of the segment.",
+        "With the broker stopped, run kafkalog recover, which puts the replacement in place and makes the index.",
+        "The .swap of the log exists, but the .swap of its transaction index does not.",
+    ),
     "segment.cleaned": FindingType(
         "info",
         "This is an unfinished output of compaction or a split.",

@@ -22,7 +22,7 @@ RECOVERIES: Final = {
     "recover.left": FindingType(
         "warning",
         "This place cannot be excised, because {why}: {what}.",
-        "Truncates the log there when it recovers the segment.",
+        "Does with this place what kafkalog verify shows, which depends on the damage.",
         "Copy the partition from a healthy replica, if there is one.",
         "Only whole batches between readable ones can be replaced. The segment ends before such a place; later "
         "segments are kept.",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_PROPERTY_FILE_BYTES",
+    "NO_IDS",
     "Property",
     "PropertyFile",
     "encode_meta_properties",
@@ -48,6 +49,8 @@ __all__ = [
 ]
 
 
+NO_IDS: Final = "the file has neither broker.id nor cluster.id"
+"""Why a meta.properties of version 0 without ids is refused."""
 MAX_PROPERTY_FILE_BYTES: Final = MAX_LINE_BYTES  # real files have some hundred bytes; with this limit no line is cut
 _MAX_RESERVED_DIRECTORY_ID: Final = 99  # DirectoryId.java: most significant half 0, least below 100
 _LABEL_END: Final = re.compile(r":\s+", re.ASCII)
@@ -236,7 +239,7 @@ def _refuse_meta(file: PropertyFile) -> FileRefusal | None:
         missing = "node.id" if node_id is None else "cluster.id"
         return _refusal(Failure.RUNTIME, "missing-key", f"version 1 without {missing}")
     if node_id is None and cluster_id is None:
-        return _refusal(Failure.RUNTIME, "missing-key", "the file has neither broker.id nor cluster.id")
+        return _refusal(Failure.RUNTIME, "missing-key", NO_IDS)
     return None if directory_id is None else _refuse_directory_id(directory_id)
 
 

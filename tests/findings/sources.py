@@ -28,6 +28,8 @@ SOURCES: Final = {
     "actions": "tests/integration/test_start_actions.py",
     "entries": "tests/integration/test_odd_entries.py",
     "messages": "tests/integration/test_said_of_messages.py",
+    "lost": "tests/integration/test_lost_directories.py",
+    "unread": "tests/integration/test_unread_disk.py",
     "full disk": "tests/integration/test_full_disk.py",
     "clients": "tests/serve/test_client_uses.py",
     "live": "tests/integration/test_live_broker.py",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.findings.logdirs import MISSING_METADATA, STRAY_DELETED
+from kafkalog_core.findings.logdirs import FILE_IN_PLACE, MISSING_METADATA, STRAY_DELETED
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.rules.rule_table import rules_of
@@ -26,9 +26,10 @@ from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.kafka.sim.named_dirs import identity_of, other_node_of_config
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, replace
+from kafkalog_core.text import first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
@@ -60,10 +61,13 @@ _SET_TOPIC_ID: Final = "sed -i.before '/^topic_id:/s/:.*/: {}/' {{file}}"
 _METADATA_LINES: Final = 2  # version and topic_id, in this order (PartitionMetadataFile)
 
 
-def read_assignments(path: str) -> MetadataReading | None:
-    """Read the directory of a metadata log; None where it is damaged or cannot be read."""
+def read_assignments(path: str, *, damaged: bool = False) -> MetadataReading | None:
+    """Read the directory of a metadata log; None where it is damaged or cannot be read.
+
+    damaged: whether what can be read of a damaged one is asked for, and of a whole one nothing.
+    """
     reading = read_image(path)
-    return reading if reading.is_whole else None
+    return reading if reading.is_whole != damaged else None
 
 
 def read_cluster(log_dirs: Iterable[str]) -> MetadataReading | None:
@@ -134,6 +138,30 @@ class BrokerAssignments(Struct, frozen=True):
         if code == "partition-metadata.not-assigned":
             finding = replace(finding, next_step=_SET_TOPIC_ID.format(expected))
         return finding if rules_of(self.release).renames_strays else replace(finding, broker_action=STRAY_DELETED)
+
+    def missing(self, here: Collection[tuple[str | None, int | None]]) -> Iterator[Finding]:
+        """Yield which partitions each log directory should have by its id, and no log directory has.
+
+        Seen of 4.3.1, of which a directory of a partition was deleted, or renamed to -delete: `Partition` creates an
+        empty log without a warning when the broker gets the metadata.
+
+        here: topic and number of each partition, and of each unfinished copy, in the broker's log directories.
+        """
+        paths = {value: path for path, value in self.directory_ids.items() if value is not None}
+        names: dict[str, list[str]] = {}
+        for topic in self.cluster.image.topics.values():
+            for number, assigned in topic.partitions.items():
+                path = paths.get(assigned.directory_of(self.node_id) or "")
+                if path is not None and (topic.name, number) not in here:
+                    names.setdefault(path, []).append(f"{topic.name}-{number}")
+        for path, of_path in names.items():
+            hidden = [name for name in of_path if os.path.lexists(f"{path}/{name}")]
+            for name in hidden:
+                finding = found("dir.partition-missing", f"{path}/{name}", metadata_log=self.cluster.path, names=name)
+                yield replace(finding, severity="error", broker_action=FILE_IN_PLACE)
+            absent = sorted(set(of_path) - set(hidden))
+            if absent:
+                yield found("dir.partition-missing", path, metadata_log=self.cluster.path, names=first_of(absent))
 
     def future(self, log_dir: str, place: PartitionPath, topic_id: str, current: str | None) -> Finding | None:
         """Return what becomes of the unfinished copy of a partition; None: the broker continues to fill it.
@@ -236,6 +264,9 @@ class DirectoryOwners:
         if not self._nodes:
             for path in self._identities:
                 self._nodes.setdefault(self.node_of(path), []).append(path)
+            known = [node for node in self._nodes if node is not None]
+            if len(known) == 1:  # those that have lost their ids are of the one broker, as in `across.brokers_of`
+                self._nodes = {key: list(self._identities) for key in (*known, None)}
         return [log_dir, *(path for path in self._nodes[self.node_of(log_dir)] if path != log_dir)]
 
     def other_node(self, log_dir: str) -> Finding | None:

@@ -30,6 +30,7 @@ __all__ = [
     "Identity",
     "dirs_of_config",
     "identity_of",
+    "metadata_dir_of",
     "node_of_config",
     "other_dirs",
     "other_node_of_config",
@@ -64,9 +65,14 @@ class ClusterDir(Struct, frozen=True):
 def _of_cluster(named: NamedDirs, own: Identity) -> Mapping[str, ClusterDir]:
     """Return the directories of the cluster that a directory is of, by their real paths; of an unknown one none.
 
+    A directory without ids is of the one broker that the others are of, as in `across.brokers_of`.
+
     Raises DeniedError where this user may not read one of all the directories.
     """
     clusters = named.once(("clusters",), lambda: _clusters(named))
+    only = _only_broker(clusters)
+    if own.node_id is None and own.cluster_id in {None, only.cluster_id}:
+        own = only
     if own.cluster_id is None:
         return {}
     nodes = clusters.get(own.cluster_id, {})
@@ -78,13 +84,26 @@ def _of_cluster(named: NamedDirs, own: Identity) -> Mapping[str, ClusterDir]:
 def _clusters(named: NamedDirs) -> dict[str, dict[str | None, dict[str, str]]]:
     """Return the paths of the directories that may be read, by cluster id, node id and real path."""
     clusters: dict[str, dict[str | None, dict[str, str]]] = {}
+    unknown = {}
     for path in named.paths:
         _check_rights(path)
         identity = identity_of(path)
-        if identity.cluster_id is not None:
+        if identity.cluster_id is None:
+            unknown[real(path)] = path
+        else:
             nodes = clusters.setdefault(identity.cluster_id, {})
             nodes.setdefault(identity.node_id, {}).setdefault(real(path), path)
+    only = _only_broker(clusters)
+    if only.cluster_id is not None:
+        nodes = clusters[only.cluster_id]
+        nodes[only.node_id] |= unknown | nodes.get(None, {})
     return clusters
+
+
+def _only_broker(clusters: Mapping[str, Mapping[str | None, object]]) -> Identity:
+    """Return the one broker that the named directories are of: one that has lost its ids is of it too."""
+    brokers = [Identity(cluster, node) for cluster, nodes in clusters.items() for node in nodes if node is not None]
+    return brokers[0] if len(brokers) == 1 else Identity()
 
 
 def _together(groups: Iterable[Mapping[str, str]], *, is_same_broker: bool) -> dict[str, ClusterDir]:
@@ -172,6 +191,13 @@ def unformatted_dirs(server: Mapping[str, str]) -> Iterator[str]:
         is_empty = os.path.isdir(path) and not os.path.lexists(f"{path}/{fixed_file_name(FileKind.META_PROPERTIES)}")
         if is_empty or not is_there:
             yield path
+
+
+def metadata_dir_of(server: Mapping[str, str]) -> str | None:
+    """Return the log directory in which a server.properties has the metadata log (`KafkaConfig.metadataLogDir`)."""
+    first = (_first(server, _DIRS) or "").split(",")[0].strip()
+    path = server.get("metadata.log.dir") or first
+    return path if os.path.isabs(path) else None
 
 
 def _listed(server: Mapping[str, str]) -> Iterator[str]:

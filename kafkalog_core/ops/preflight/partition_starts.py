@@ -34,8 +34,10 @@ StepKind = Literal["recovered", "truncated", "emptied", "deleted", "renamed", "c
 _IN_A_LOG: Final = frozenset({"log", "batch", "record", "segment", "txn"})
 _OF_INDEXES: Final = frozenset({"index", "timeindex", "txnindex"})
 _REBUILT: Final = frozenset({"segment.index-missing", "segment.timeindex-missing"})
-_HOLES: Final = frozenset({"segment.gap", "batch.gaps"})
-"""Warnings about records that are missing: nobody reports that after the start."""
+_UNLISTED: Final = "segment.swap-txnindex-missing"
+_HOLES: Final = frozenset({"segment.gap", "batch.gaps", _UNLISTED})
+"""Warnings about records that are missing, or are served though they were aborted: nobody reports that after the start.
+"""
 _OF_THE_START: Final = frozenset(
     {"log.stops-broker", "log.end-unreadable", "log.end-hidden", LATER_RELEASE, FIRST_OFFSET_BACK}
 )
@@ -124,9 +126,9 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
 
     @property
     def hidden_offsets(self) -> int:
-        """Offsets after the log end offset that the broker finds; it assigns them again."""
+        """Offsets after the log end offset that the broker finds; it assigns them again where it serves the log."""
         result = self.result
-        if result is None or result.problem is not None or not result.is_end_lost or self.last_offset is None:
+        if result is None or self.fate != "loaded" or not result.is_end_lost or self.last_offset is None:
             return 0
         return max(0, self.last_offset + 1 - result.end_offset)
 
@@ -198,7 +200,8 @@ def total_of(counts: Iterable[int | None]) -> int | None:
 def with_findings(start: PartitionStart, findings: Sequence[Finding]) -> PartitionStart:
     """Return a start with the findings of the partition that are true after it, as before it."""
     result = start.result
-    if result is None or result.problem is not None or start.fate not in {"loaded", "unserved", "stray"}:
+    # what the broker renames to -stray it never reads again, so nobody meets what is wrong in it
+    if result is None or result.problem is not None or start.fate not in {"loaded", "unserved"}:
         return start
     gone = _Gone(start, result)
     silent = [finding for finding in findings if _is_wrong(finding) and not gone.has(finding)]
@@ -308,14 +311,19 @@ class _Gone:
             for each in result.segments
             if each.segment is not None and each.segment.log is not None
         }
+        self._unrecovered = {each.base_offset for each in result.segments if each.occasion is None}
         self._by_stem = {path.rpartition(".")[0]: each for path, each in self._kept.items()}
         self._changed = {step.path for step in start.steps if step.kind in {"deleted", "written", "rewritten"}}
 
     def has(self, finding: Finding) -> bool:
         """Return whether a finding is no longer true after the start, or is not about the content of files."""
+        if finding.code == _UNLISTED:  # a recovery of the segment rebuilds the transaction index too
+            return parse_file_name(os.path.basename(finding.path)).base_offset not in self._unrecovered
+        return finding.path in self._changed or self._is_rebuilt(finding)
+
+    def _is_rebuilt(self, finding: Finding) -> bool:
+        """Return whether a finding is about a part of a log or an index that the start deletes or writes again."""
         subject = finding.code.partition(".")[0]
-        if finding.path in self._changed:
-            return True
         if subject in _IN_A_LOG:
             each = self._kept.get(finding.path)
             if finding.code in _REBUILT and each is not None:  # LogSegment.recover builds both indexes

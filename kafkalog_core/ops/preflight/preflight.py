@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.findings import found
-from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
-from kafkalog_core.kafka.sim.named_dirs import dirs_of_config, unformatted_dirs
+from kafkalog_core.kafka.sim.named_dirs import dirs_of_config, metadata_dir_of, unformatted_dirs
 from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
 from kafkalog_core.ops.preflight.further import (
     coordinator_findings,
@@ -24,6 +24,7 @@ from kafkalog_core.ops.preflight.further import (
     metadata_findings,
     setting_findings,
 )
+from kafkalog_core.ops.preflight.metadata_log import MetadataLog
 from kafkalog_core.ops.preflight.partition_starts import PartitionStart, load_partition, total_of, with_findings
 from kafkalog_core.ops.preflight.sentences import log_line_of, verdict_of, what_of, why_of
 from kafkalog_core.ops.preflight.ways import Ways
@@ -36,7 +37,7 @@ from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.locks import lock_holder
-from kafkalog_core.storage.paths import absolute, real
+from kafkalog_core.storage.paths import absolute, is_directory, real
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -166,9 +167,21 @@ class Preflight(Struct, frozen=True, kw_only=True):
         return len({each.path for each in self.findings if each.severity == "error" and each.code in _CLOSED})
 
     @property
+    def missing(self) -> int:
+        """Number of log directories without a partition that the metadata log assigns to them."""
+        return sum((each.code, each.severity) == ("dir.partition-missing", "warning") for each in self.findings)
+
+    @property
     def verdict(self) -> str:
         """One sentence without its full stop."""
-        return verdict_of(self.release, self.start, self.partitions, is_harmed=self.is_harmed, closed=self.closed)
+        return verdict_of(
+            self.release,
+            self.start,
+            self.partitions,
+            is_harmed=self.is_harmed or bool(self.missing),
+            closed=self.closed,
+            missing=self.missing,
+        )
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield the rows."""
@@ -285,7 +298,8 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         )
         for context in contexts
     }
-    findings |= _of_config(contexts)
+    for path, each in _of_config(contexts).items():
+        findings[path] = (*findings.get(path, ()), *each)
     loaded = [
         load_partition(place, context.target.root, context.facts(place.name, as_loaded=True))
         for context in contexts
@@ -298,8 +312,9 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         ),
         rules=rules_of(release),
     )
+    metadata = MetadataLog(contexts)
     partitions = tuple(
-        reader.finished(replace(each, fate=start.fate(part)))
+        reader.finished(replace(each, fate=metadata.fate(part, start.fate(part))))
         for each, part in zip(loaded, start.partitions, strict=True)
     )
     return Preflight(
@@ -308,7 +323,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         guess=contexts[0].guess,
         request=request.kafka,
         findings=tuple(finding for each in findings.values() for finding in each if _is_shown(finding)),
-        doubts=tuple(_doubts(contexts)),
+        doubts=(*_doubts(contexts), *metadata.doubts()),
         further=(
             *coordinator_findings(partitions, release),
             *limit_findings(partitions, release, max_map_count=request.max_map_count, open_files=request.open_files),
@@ -419,7 +434,7 @@ def _of_one_release(contexts: Sequence[DirContext]) -> list[DirContext]:
 
 
 def _of_config(contexts: Sequence[DirContext]) -> dict[str, tuple[Finding, ...]]:
-    """Return the findings about log directories that only the server.properties names, by path.
+    """Return the findings about log directories that only a server.properties shows, by path.
 
     A KRaft broker does not start with one that is empty or missing (`MetaPropertiesEnsemble.verify`).
     """
@@ -430,7 +445,17 @@ def _of_config(contexts: Sequence[DirContext]) -> dict[str, tuple[Finding, ...]]
     named = {real(each.target.root) for each in contexts}
     paths = [path for path in unformatted_dirs(first.settings.server) if real(path) not in named]
     name = fixed_file_name(FileKind.META_PROPERTIES)
-    return {path: (found("meta.missing-kraft", f"{path}/{name}", severity="error"),) for path in paths}
+    missing: dict[str, tuple[Finding, ...]] = {
+        path: (found("meta.missing-kraft", f"{path}/{name}", severity="error"),) for path in paths
+    }
+    expected = metadata_dir_of(first.settings.server)
+    if expected is None or first.settings.server.get("process.roles") is None:
+        return missing
+    # `KafkaRaftServer.initializeLogDirs`: an unexpected metadata log ends the process
+    logs = [(each.target.root, f"{each.target.root}/{METADATA_TOPIC}-0") for each in contexts]
+    wrong = {root: log for root, log in logs if is_directory(log) and real(root) != real(expected)}
+    elsewhere = {root: (found("dir.metadata-elsewhere", log, expected=expected),) for root, log in wrong.items()}
+    return missing | elsewhere
 
 
 def _with_strays(findings: Iterable[Finding], context: DirContext) -> Iterator[Finding]:

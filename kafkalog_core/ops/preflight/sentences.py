@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["counted", "event_text", "log_line_of", "logged_message", "verdict_of", "what_of", "why_of"]
 
 _FATES: Final[Mapping[Fate, str]] = {
-    "refused": "stops the broker",
+    "refused": "refused",  # alone it stops the broker, or takes its log directory offline: the event shows which
     "not-loaded": "not served",
     "offline": "offline",
     "unserved": "not served",
@@ -53,7 +53,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def verdict_of(
-    release: str, start: DiskStart, partitions: Sequence[PartitionStart], *, is_harmed: bool, closed: int = 0
+    release: str,
+    start: DiskStart,
+    partitions: Sequence[PartitionStart],
+    *,
+    is_harmed: bool,
+    closed: int = 0,
+    missing: int = 0,
 ) -> str:
     """Return one sentence without its full stop: whether the broker starts, and what is lost.
 
@@ -63,19 +69,24 @@ def verdict_of(
         partitions: each with its start.
         is_harmed: whether something is lost, hidden or refused, or may not be opened.
         closed: number of files that the user of the broker may be unable to open.
+        missing: number of log directories without a partition that the metadata log assigns to them.
     """
     head, stop = f"A {release} broker", start.stop
     if stop is None and partitions and all(each.fate == "unknown" for each in partitions):
         return f"What {head[0].lower()}{head[1:]} does with {_names(partitions)} is not simulated"
     if stop is None:
         parts = [*_directories(start, partitions), *_logs(partitions)]
+        if missing:
+            parts.append("creates empty partitions in the place of directories that are missing")
         if closed:
             head += f" whose user may open {counted(closed, 'file')} of another user"
         return f"{head} starts{_joined(parts)}{_after(partitions, is_harmed=is_harmed)}"
     more = len({event.path for event in start.events if event.effect == "stops"} - {stop.path})
     others = f" ({counted(more, 'other file')} {'stops' if more == 1 else 'stop'} it too)" if more else ""
     truncated = [each for each in partitions if each.is_truncated]
-    last = "; no other log directory is left" if stop.effect == "offline" else ""
+    is_only = len(start.log_dirs) == len(start.offline)
+    gone = "no other log directory is left" if is_only else "no node goes on without the directory of its metadata log"
+    last = f", and {gone}" if stop.effect == "offline" else ""
     before = ""
     if truncated:
         lost = total_of(each.lost_records for each in truncated)

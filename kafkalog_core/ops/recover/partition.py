@@ -100,7 +100,7 @@ class PartitionRecovery(Struct, kw_only=True):
         losses: what the plan deletes of what can be read.
         unread: what the plan deletes of what cannot be read: excised places.
         own_losses: what a broker would delete by itself of what can be read.
-        own_problem: why a broker would not start; None: it would.
+        own_problem: code of the finding that a broker does not start, or takes the directory offline; None: it starts.
         is_damaged: whether it matters if other replicas exist.
     """
 
@@ -215,7 +215,7 @@ class _Work:
                 loss = measure_loss(partition, cuts, self._facts.high_watermark)
                 done.own_losses += [] if loss is None else [loss]
         if broker.refusal is not None and broker.refusal.code in _STOPPED:
-            done.own_problem = broker.refusal.message
+            done.own_problem = broker.refusal.code
         return broker
 
     def _give_up(self, completion: SwapCompletion) -> None:

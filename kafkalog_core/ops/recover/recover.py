@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_recover"]
 
+_MISSING: Final = "dir.partition-missing"
+_OFFLINE: Final = "truncate.broker-offline"
 _NOT_AT_END: Final = "recovery-point.not-at-end"
 _OF_SEVERAL: Final = frozenset(
     {
@@ -108,7 +110,9 @@ class _Planner:
         """Stage the changes of all partitions, then those of the log directory, and return the report."""
         self._target.check_no_files("recover works on whole partitions: name a partition directory")
         tasks = list(self._tasks())
-        stopped = tuple(self._outside_logs())
+        outside = tuple(self._outside_logs())
+        rules = rules_of(self._context.release)
+        stopped = tuple(finding for finding in outside if effect_of(finding, rules) is not None)
         size_bytes = sum(_log_bytes(task.path) for task in tasks)
         self._progress.expect(size_bytes)
         work = [(task,) for task in tasks]
@@ -126,7 +130,12 @@ class _Planner:
         refusals = (*(finding for each in done for finding in each.refusals), *(marked or repaired).refusals)
         return PlanReport(
             findings=_distinct(
-                (*(finding for each in done for finding in each.findings), *repaired.findings, *elsewhere.values())
+                (
+                    *(finding for each in done for finding in each.findings),
+                    *repaired.findings,
+                    *elsewhere.values(),
+                    *(finding for finding in outside if effect_of(finding, rules) is None),
+                )
             ),
             refusals=_distinct((*refusals, *problems)),
             losses=losses,
@@ -227,18 +236,22 @@ class _Planner:
         work = [(task.path, context.facts(names[task.path], as_loaded=True), task.path in changed) for task in tasks]
         size_bytes = sum(_log_bytes(path) for path in changed & names.keys())
         found = run_all(start_problems, work, self._request.jobs, size_bytes, self._progress)
-        return (*(finding for each in found for finding in each), *self._outside_logs())
+        rules = rules_of(self._context.release)
+        outside = (finding for finding in self._outside_logs() if effect_of(finding, rules) is not None)
+        return (*(finding for each in found for finding in each), *outside)
 
     def _outside_logs(self) -> Iterator[Finding]:
         """Yield the findings about files outside of the logs because of which a broker does not start, or not whole.
 
-        Of the logs only that of the metadata is read.
+        And those about partitions that have no directory. Of the logs only that of the metadata is read.
         """
         log_dir = self._target.log_dir
         if log_dir is None or not self._target.is_whole:
             return
         named_dirs = self._target.named_dirs
-        own = LogDirTarget(log_dir=log_dir, partitions=self._target.partitions, is_whole=True, named_dirs=named_dirs)
+        # Listed again: the plan may create a file whose absence a listing reports
+        listed = read_log_dir(log_dir.path)
+        own = LogDirTarget(log_dir=listed, partitions=self._target.partitions, is_whole=True, named_dirs=named_dirs)
         others = (path for path in named_dirs.paths if path != absolute(log_dir.path))
         request = VerifyRequest(
             # Of the others only what they show together with this one, so none of their logs
@@ -252,7 +265,8 @@ class _Planner:
         for verdict in verify(request, self._progress):
             for finding in verdict.findings:
                 is_own = f"{absolute(finding.path)}/".startswith(f"{self._target.root}/")
-                if (is_own or finding.code in _OF_SEVERAL) and effect_of(finding, rules) is not None:
+                counts = finding.code == _MISSING or effect_of(finding, rules) is not None
+                if (is_own or finding.code in _OF_SEVERAL) and counts:
                     yield finding
 
     def _marked(self, problems: Sequence[Finding], repaired: PlanReport) -> PlanReport | None:
@@ -299,10 +313,16 @@ class _Planner:
         unread = [loss for each in done for loss in each.unread]
         causes = self._with_effect(stopped, "stops", "offline")
         causes += [each.path for each in done if each.own_problem is not None]
+        stops = self._with_effect(stopped, "stops")
+        stops += [each.path for each in done if each.own_problem not in {None, _OFFLINE}]
         strays = self._with_effect(stopped, "stray")
         if causes:
-            names = [*map(self._short, dict.fromkeys(causes))]
-            alone = f"by itself the broker does not start, because of {first_of(names)}"
+            names = [*map(self._short, dict.fromkeys(stops or causes))]
+            others = [each.path for each in self._context.related_dirs if each.is_same_broker]
+            # LogManager.handleLogDirFailure, ReplicaManager.handleLogDirFailure
+            is_left = not stops and len(others) > 1 and not has_metadata_log(self._target.partitions)
+            does = "takes this log directory offline" if is_left else "does not start"
+            alone = f"by itself the broker {does}, because of {first_of(names)}"
         elif own:
             alone = f"by itself the broker would delete {_counted(own)}"
         else:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, DOES_NOT_START, START_ACTIONS
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
-from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.findings.logs import DAMAGE_REASONS, LOG_DAMAGE, ZERO_TAIL
 from kafkalog_core.findings.logs_07 import V07_SUFFIX
+from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.sim.start.outcome import Start

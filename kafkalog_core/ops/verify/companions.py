@@ -360,14 +360,18 @@ class Replacements:
         )
         self._worse: set[int] = set()
 
-    def findings(self, swap: SegmentVerdict) -> tuple[Finding, ...]:
-        """Return all findings about the log of one replacement that was read."""
+    def findings(self, swap: SegmentVerdict, aborted: int | None) -> tuple[Finding, ...]:
+        """Return all findings about the log of one replacement that was read.
+
+        aborted: the offset of the marker of an aborted transaction of which it has records; None: it has none.
+        """
         # `LogLoader.removeTempFilesAndCollectSwapFiles` drops swaps from the lowest `.cleaned` offset on.
         if self._removed_from is not None and swap.base_offset >= self._removed_from:
             return swap.findings  # a broker deletes it: its originals are still there
         reason = self._reason(swap)
         if reason is None:
-            return tuple(_in_swap(finding, is_worse=False) for finding in swap.findings)
+            unlisted = () if aborted is None else self._unlisted(swap, aborted)
+            return (*unlisted, *(_in_swap(finding, is_worse=False) for finding in swap.findings))
         self._worse.add(swap.base_offset)
         topic, number = self._partition.topic, self._partition.partition
         severity: Severity | None = "warning" if not swap.size_bytes and not self._is_whole else None
@@ -382,6 +386,17 @@ class Replacements:
             why=reason,
         )
         return (worse, *(_in_swap(finding, is_worse=True) for finding in swap.findings))
+
+    def _unlisted(self, swap: SegmentVerdict, aborted: int) -> Iterator[Finding]:
+        """Yield that aborted transactions of the replacement will be in no index.
+
+        `LogLoader.load` of 3.0 and later renames the files (KAFKA-10340): an index of the original is kept.
+        """
+        offset = swap.base_offset
+        if any(_has(self._partition, offset, FileKind.TXN_INDEX, state) for state in (FileState.SWAP, FileState.LIVE)):
+            return
+        topic, number = self._partition.topic, self._partition.partition
+        yield found("segment.swap-txnindex-missing", swap.path, topic=topic, partition=number, offset=aborted)
 
     def mended(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Return the findings of the partition, more severe for replacements that lack data of their originals."""

@@ -424,16 +424,26 @@ class LogDirs:
 
         compared: receives the paths of the partitions whose topic ids were compared with the metadata log.
         """
+        whole = {each.path for each in self._targets if isinstance(each, LogDirTarget) and each.is_whole}
         for group in brokers_of(known, owners):
             nodes = {owners.node_of(each.path) for each in group}
             same = (path for path in others if owners.node_of(path) in {None, *nodes})
             assignments = owners.assignments([*(each.path for each in group), *same])
+            places = [place for broker_dir in group for place in broker_dir.log_dir.partitions]
             current = {
                 (place.name.topic, place.name.partition): place.path
-                for broker_dir in group
-                for place in broker_dir.log_dir.partitions
+                for place in places
                 if place.name.state is DirectoryState.CURRENT
             }
+            copies = {
+                (place.name.topic, place.name.partition)
+                for place in places
+                if place.name.state is DirectoryState.FUTURE
+            }
+            for each in () if assignments is None else assignments.missing(current.keys() | copies):
+                log_dir = next((path for path in whole if f"{each.path}/".startswith(f"{path}/")), None)
+                if log_dir is not None:
+                    yield log_dir, each
             for broker_dir in group:
                 other_node = owners.other_node(broker_dir.path)
                 if other_node is not None:  # the broker does not start

@@ -10,23 +10,33 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, iter_txn_entries, split_size
-from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_INDEX_ENTRY
+from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TRANSACTIONAL_BIT, TXN_INDEX_ENTRY
 from kafkalog_core.format.snapshot import decode_snapshot, decode_snapshot_header, repeated_producers
 from kafkalog_core.kafka.rules.producers import CompletedTxn
 from kafkalog_core.kafka.rules.rule_table import MAX_ELEMENTS
+from kafkalog_core.kernels.constants import MARKER_ABORT
 from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings.catalog import Sink
+    from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.format.snapshot import ProducerEntry
-    from kafkalog_core.kafka.rules.producers import ProducerStates, SnapshotStyle
+    from kafkalog_core.kafka.rules.producers import Marker, ProducerStates, SnapshotStyle
     from kafkalog_core.storage.listing import Segment
 
-__all__ = ["MAX_SNAPSHOT_BYTES", "AbortMarkers", "AbortedTxns", "Doubt", "check_snapshot", "check_txn_index"]
+__all__ = [
+    "MAX_SNAPSHOT_BYTES",
+    "AbortMarkers",
+    "AbortedTxns",
+    "Doubt",
+    "FirstAbort",
+    "check_snapshot",
+    "check_txn_index",
+]
 
 
 _OTHERS: Final = 3  # number of fields apart from the marker's offset
@@ -139,6 +149,33 @@ class AbortMarkers:
         if index == len(self._offsets) or self._offsets[index] != offset:
             return None
         return self._others[2 * index], self._others[2 * index + 1]
+
+
+class FirstAbort:
+    """A `Chain` that looks for the first aborted transaction with a batch and its marker in one log.
+
+    `offset` is that of the marker; None: the log has none.
+    """
+
+    def __init__(self) -> None:
+        self.offset: int | None = None
+        self._open: set[int] = set()
+
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
+        """Take batches of the log, in order."""
+        del holes
+        columns = (batches.column(name) for name in ("attributes", "producer_id", "last_offset"))
+        for row, (attributes, producer, last) in enumerate(zip(*columns, strict=True)):
+            marker = markers.get(row)
+            if marker is not None:
+                if marker.type_id == MARKER_ABORT and producer in self._open and self.offset is None:
+                    self.offset = last
+                self._open.discard(producer)
+            elif attributes & TRANSACTIONAL_BIT:
+                self._open.add(producer)
+
+    def hole(self) -> None:
+        """Take a part that could not be read: nothing is concluded from it."""
 
 
 class _Entry(Struct, frozen=True):

@@ -21,7 +21,7 @@ from kafkalog_core.kafka.rules.batch_checks import FUTURE_MS
 from kafkalog_core.kafka.sim.batch_places import partition_bounds
 from kafkalog_core.ops.verify.companions import Replacements
 from kafkalog_core.ops.verify.partition import PartitionChecker
-from kafkalog_core.ops.verify.request import NO_CHAIN, Chain, Depth, SegmentCheck
+from kafkalog_core.ops.verify.request import Chain, Depth, SegmentCheck
 from kafkalog_core.ops.verify.resume import (
     SegmentRecord,
     StateError,
@@ -32,6 +32,7 @@ from kafkalog_core.ops.verify.resume import (
     marks_of,
 )
 from kafkalog_core.ops.verify.segment import SCANS, check_file, check_segment
+from kafkalog_core.ops.verify.txn_index import FirstAbort
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
 from kafkalog_core.storage.access import code_of_dir_error
 from kafkalog_core.storage.listing import Segment, SegmentState
@@ -361,8 +362,10 @@ def finished(
     findings: list[Finding] = []
     for segment in other_logs(partition):
         task = segment_task(partition, segment, depth, is_last=False)
-        other = check_segment(task, NO_CHAIN, advance)
-        findings += replacements.findings(other) if segment.state is SegmentState.SWAP else other.findings
+        aborts = FirstAbort()
+        other = check_segment(task, aborts, advance)
+        is_swap = segment.state is SegmentState.SWAP
+        findings += replacements.findings(other, aborts.offset) if is_swap else other.findings
     return replace(verdict, findings=(*replacements.mended(verdict.findings), *findings)) if findings else verdict
 
 

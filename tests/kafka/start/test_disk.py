@@ -33,6 +33,7 @@ EFFECTS: Final = {
     "dir.foreign-owner": "offline",
     "dir.future-beside-current": "offline",
     "dir.in-two-log-dirs": "stops",
+    "dir.metadata-elsewhere": "stops",
     "dir.no-permission": "offline",
     "dir.not-a-partition": "stops",
     "dir.not-assigned": "stray",
@@ -50,6 +51,7 @@ EFFECTS: Final = {
     "meta.malformed-line": "offline",
     "meta.missing-key": "offline",
     "meta.missing-kraft": "stops",
+    "meta.no-broker-id": "stops",
     "meta.not-known": "offline",
     "meta.other-node-id": "stops",
     "meta.other-node-of-config": "stops",
@@ -181,3 +183,17 @@ def test_the_ids_are_compared_before_anything_is_loaded() -> None:
     )
     assert one.stop is not None
     assert one.stop.path == "/a/meta.properties"
+
+
+def test_a_node_ends_with_the_directory_of_its_metadata_log() -> None:
+    """4.3.1 and 3.9.2: `Shutdown broker because the metadata log dir ... has failed`."""
+    bad = error("checkpoint.malformed-line", "/a/recovery-point-offset-checkpoint")
+    parts = (partition("/a/t-0"), partition("/a/__cluster_metadata-0"), partition("/b/t-1"))
+    assert start(parts[0], parts[2], a=(bad,)).stop is None
+    one = start(*parts, a=(bad,))
+    assert one.stop is not None
+    assert one.stop.effect == "offline"
+    unread = error("meta.bad-node-id", "/a/meta.properties")
+    two = start(*parts, a=(unread,))
+    assert two.stop is not None
+    assert two.stop.effect == "stops"

@@ -179,3 +179,22 @@ def test_the_start_of_a_log_that_a_replacement_holds(partition: Path) -> None:
 def test_a_snapshot_without_an_offset_in_its_name_is_told_once(partition: Path) -> None:
     (partition / "abc.snapshot").write_bytes(b"none")
     assert [one.code for one in all_findings(partition) if "abc" in one.path] == ["segment.bad-name"]
+
+
+@pytest.mark.parametrize("end", [build.ABORT, build.COMMIT], ids=["abort", "commit"])
+@pytest.mark.parametrize("has", ["", "swap", "live", "marker"])
+def test_a_replacement_without_its_transaction_index(partition: Path, end: int, has: str) -> None:
+    """4.3.1 then serves aborted records to read_committed consumers; 2.8.2 rebuilds the index.
+
+    has: what else there is: the transaction index of the replacement, or of the original; or of the transaction only
+        the marker is left, so that a consumer has no use for the index.
+    """
+    record = build.Record(offset=0, key=b"k", value=b"v", timestamp_ms=1000)
+    data = build.batch_v2([record], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    marker = build.txn_marker(end, offset=1, producer_id=7)
+    write(partition, ".swap", at0=(b"" if has == "marker" else data) + marker)
+    if has in {"swap", "live"}:
+        (partition / f"{0:020d}.txnindex{'.swap' if has == 'swap' else ''}").touch()
+    compacted(partition, ("t", 0, 10))
+    found = [each for each in all_findings(partition) if each.code == "segment.swap-txnindex-missing"]
+    assert [each.offset for each in found] == ([1] if not has and end == build.ABORT else [])

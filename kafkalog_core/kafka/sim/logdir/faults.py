@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import FileKind, FileState
+from kafkalog_core.format.properties import NO_IDS
 from kafkalog_core.format.textfile import Failure
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.output.tables import DAMAGE, FINDING
@@ -65,7 +66,8 @@ _CHECKPOINTS: Final = (
 ACTIONS_ON_NUMBERS: Final = frozenset(_REFUSED_ACTIONS[kind, Failure.RUNTIME] for kind in _CHECKPOINTS)
 """What brokers from 3.1 on do with a checkpoint that has a wrong number; for those before it is a malformed line."""
 _ACTION_OF_KIND: Final = {
-    FileKind.META_PROPERTIES: "Takes the log directory offline; does not start where it is the only one.",
+    FileKind.META_PROPERTIES: "Takes the log directory offline; does not start where it is the only one, or has the "
+    "metadata log.",
     FileKind.QUORUM_STATE: _NO_START,
 }
 _CODE_GROUPS: Final = {
@@ -147,6 +149,10 @@ class EntryFile(Struct, frozen=True, kw_only=True):
             return self.finding("file.unfinished", position=position, size_bytes=size_bytes, problem=refusal.problem)
         code = f"{self.code_group}.{refusal.code}"
         action = _ACTION_OF_KIND.get(self.kind) or _REFUSED_ACTIONS.get((self.kind, refusal.failure))
+        if self.kind is FileKind.META_PROPERTIES and refusal.problem == NO_IDS:
+            # a file of version 0 may have no ids (`MetaProperties.Builder`), so only `MetaPropertiesEnsemble.verify`
+            # misses the node id, and ends the process
+            action = _NO_START
         finding = self.finding(code, position=position, size_bytes=size_bytes, problem=refusal.problem)
         return replace(finding, broker_action=action)
 

@@ -1,4 +1,9 @@
-"""The leader epochs of a partition as a broker keeps them: `LeaderEpochFileCache` over `leader-epoch-checkpoint`."""
+"""The leader epochs of a partition as a broker keeps them: `LeaderEpochFileCache` over `leader-epoch-checkpoint`.
+
+A follower that has none begins to fetch by truncating its own log at its high watermark
+(`ReplicaManager.initialFetchOffset`, `AbstractFetcherThread.partitionFetchState`). Its leader has at least the epoch
+that it leads with.
+"""
 
 from __future__ import annotations
 

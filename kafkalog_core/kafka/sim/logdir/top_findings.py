@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
+from kafkalog_core.findings.logdirs import NO_NODE_ID
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.storage.paths import exists
 from kafkalog_core.structs import replace
@@ -42,7 +43,10 @@ def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
     if meta is not None and not meta.is_refused and broker_dir.is_kraft and broker_dir.directory_id is None:
         yield found("meta.no-directory-id", broker_dir.meta_path)
     if meta is not None and not meta.is_refused and meta.contents.get("version") is None:
-        yield found("meta.no-version", broker_dir.meta_path)
+        versionless = found("meta.no-version", broker_dir.meta_path)
+        # of version 0, which a file without a version is, only broker.id is read (`MetaProperties.Builder`)
+        action = versionless.broker_action if meta.contents.get("broker.id") else NO_NODE_ID
+        yield replace(versionless, broker_action=action)
     elif meta is not None and not meta.is_refused and not broker_dir.is_kraft and not meta.contents.get("broker.id"):
         yield found("meta.no-broker-id", broker_dir.meta_path)
     partitions = [place for place in broker_dir.log_dir.partitions if _is_counted(place)]

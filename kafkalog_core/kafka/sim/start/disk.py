@@ -10,7 +10,8 @@ rule is stated once. `DiskStart` joins both, in the order of `LogManager`:
    offline, while the other partitions are still loaded; any other exception ends the process. Partitions that load at
    the same time may have been recovered by then.
 3. `LogManager.startup`: partitions that the broker does not keep are renamed, after they were loaded and recovered.
-4. `LogManager.handleLogDirFailure`: the process ends where no log directory is left.
+4. `LogManager.handleLogDirFailure`: the process ends where no log directory is left, and
+   `ReplicaManager.handleLogDirFailure` where the failed one has the metadata log.
 """
 
 from __future__ import annotations
@@ -165,11 +166,17 @@ class DiskStart(Struct, frozen=True, kw_only=True, dict=True):
         """Why the broker does not start; None: it does."""
         if self._is_left(self.events):
             return next((event for event in self.events if event.effect == "stops"), None)
-        return self.events[0]
+        lost = (event for event in self.events if event.effect == "stops" or event.log_dir in self._of_metadata)
+        return next(lost, self.events[0])
 
     def _is_left(self, events: Iterable[StartEvent]) -> bool:
-        """Return whether a log directory remains (`LogManager.handleLogDirFailure` halts the process otherwise)."""
+        """Return whether a log directory remains (`LogManager.handleLogDirFailure` halts the process otherwise).
+
+        A node without its metadata log directory ends too (`ReplicaManager.handleLogDirFailure`; seen of 4.3.1).
+        """
         failed = {event.log_dir for event in events if event.effect == "offline"}
+        if failed & self._of_metadata:
+            return False
         # a directory with nothing but the metadata log is not one of log.dirs
         kept = {each.log_dir for each in self.partitions if not each.is_metadata_log}
         return not failed or bool((kept or set(self.log_dirs)) - failed)
@@ -214,10 +221,17 @@ class DiskStart(Struct, frozen=True, kw_only=True, dict=True):
             os.path.dirname(path) if os.path.basename(path) == _PARTITION_METADATA else path for path in paths
         )
 
+    @cached_property
+    def _of_metadata(self) -> frozenset[str]:
+        """The log directory with the metadata log."""
+        return frozenset(each.log_dir for each in self.partitions if each.is_metadata_log)
+
     def _of_findings(self) -> Iterator[StartEvent]:
         for log_dir, findings in self.log_dirs.items():
             for finding in findings:
                 effect = effect_of(finding, self.rules)
+                if effect == "offline" and os.path.basename(finding.path) == _META and log_dir in self._of_metadata:
+                    effect = "stops"  # MetaPropertiesEnsemble.verify: an error in the metadata log directory
                 if effect is not None:
                     yield StartEvent(
                         effect=effect,

@@ -1,0 +1,87 @@
+"""What the metadata log leaves in doubt about a start: it is damaged, or not here, or names directories that are not.
+
+A whole metadata log shows which partitions the broker keeps (`BrokerAssignments`). KafkaRaftLog truncates a damaged one
+at the damage when the node starts. What becomes of the partitions whose records are lost then depends on the other
+controllers: if one of them has the records, the node fetches them.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.kafka.sim.cluster import DirectoryOwners, read_assignments, read_topic_id
+from kafkalog_core.storage.paths import is_directory
+from kafkalog_core.text import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog_core.kafka.sim.start.disk import Fate, LoadedPartition
+    from kafkalog_core.ops.repair.context import DirContext
+
+__all__ = ["MetadataLog"]
+
+
+class MetadataLog:
+    """The metadata log in the log directories of one KRaft broker, as far as it is not whole.
+
+    Args:
+        contexts: of the log directories.
+    """
+
+    def __init__(self, contexts: Sequence[DirContext]) -> None:
+        self._contexts = contexts
+        logs = (f"{context.target.root}/{METADATA_TOPIC}-0" for context in contexts)
+        self._path = next((log for log in logs if is_directory(log)), None)
+
+    def fate(self, part: LoadedPartition, fate: Fate) -> Fate:
+        """Return the fate of a partition, given that which it has if the broker keeps it."""
+        return "unknown" if fate == "loaded" and part.place.path in self._unassigned else fate
+
+    def doubts(self) -> Iterator[str]:
+        """Yield what is unknown, each as a sentence without a full stop."""
+        if not any(each.broker_dir is not None and each.broker_dir.is_kraft for each in self._contexts):
+            return
+        if self._path is None:
+            yield (
+                "none of these log directories has the metadata log, so what it assigns to the broker is unknown; if "
+                "no other controller has it either, the broker waits without end"
+            )
+        if self._unassigned:
+            yield (
+                f"{self._path} is damaged, and the part that can be read does not assign "
+                f"{count_of(len(self._unassigned), 'partition')} to the broker, which it renames to -stray unless "
+                "another controller has the rest"
+            )
+        if self._unnamed:
+            yield f"{self._path} has {self._unnamed} more of the broker's log directories: name all of them"
+
+    @cached_property
+    def _unassigned(self) -> frozenset[str]:
+        """The paths of partitions that the readable part of a damaged log does not assign to the broker."""
+        cluster = None if self._path is None else read_assignments(self._path, damaged=True)
+        nodes = {each.broker_dir.node_id for each in self._contexts if each.broker_dir is not None} - {None}
+        if cluster is None or len(nodes) != 1:
+            return frozenset()
+        found = set()
+        for place in (place for context in self._contexts for place in context.target.partitions):
+            name = place.name
+            if name.state is not DirectoryState.CURRENT or name.partition is None or name.topic == METADATA_TOPIC:
+                continue
+            assigned = cluster.image.partition(read_topic_id(place) or "", name.partition)
+            replicas = () if assigned is None else assigned.replicas
+            if nodes.isdisjoint(map(str, replicas)):
+                found.add(place.path)
+        return frozenset(found)
+
+    @cached_property
+    def _unnamed(self) -> int:
+        """Number of log directories that the node registered, and that are not among those here."""
+        paths = [context.target.root for context in self._contexts]
+        known = DirectoryOwners(paths).assignments(paths)
+        if known is None:
+            return 0
+        broker = known.cluster.image.brokers.get(known.node_id)
+        return 0 if broker is None else max(0, len(broker.log_dirs) - len(paths))
