@@ -283,6 +283,7 @@ class _Excising:
         self._segments: dict[int, ExcisedSegment] = {}
         self._left = [LeftPlace(each, each.refusal) for each in places if each.refusal]
         self._files = PlannedFiles()
+        self._reached: dict[int, bytes] = {}  # the producers at the last damaged segment, as a snapshot
         self._starts_from = starts_from
         self.refused: RefusedBatch | None = None
 
@@ -401,9 +402,11 @@ class _Excising:
         unknown = ProducerStates(sequences="unchecked")
         if not rules.has_producers:
             return unknown, False
-        load = ProducerLoad(
-            SnapshotFiles.of(self._partition), facts.snapshot_options, marks_last_segments=False, search=rules.search
-        )
+        files = SnapshotFiles.of(self._partition)
+        # Without a snapshot at its base, each damaged segment would read all segments before it
+        for offset, content in self._reached.items():
+            files.put(offset, content)
+        load = ProducerLoad(files, facts.snapshot_options, marks_last_segments=False, search=rules.search)
         readings = [
             ReplaySegment(each.base_offset, each.files[0].path, self._size_of(each))
             for each in self._partition.segments
@@ -411,6 +414,7 @@ class _Excising:
         ]
         start = log_bounds(self._partition.segments[0].base_offset, facts.context, rules).log_start.offset
         manager, obstacle = load.before(readings, min(start, segment.base_offset), segment.base_offset)
+        self._reached = dict([*files.written.items()][-1:])
         return (manager.states, True) if obstacle is None else (unknown, False)
 
     def _size_of(self, segment: Segment) -> int:

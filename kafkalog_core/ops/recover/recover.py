@@ -4,9 +4,9 @@ Each partition is recovered by itself (`partition`). The text files of the log d
 checkpoint` repairs them, with the logs as the plan leaves them. Then a start is simulated on every partition that
 changes, clean and unclean, and the clean shutdown file is written if nothing would be recovered or refused.
 
-What is read: a log whose last shutdown was clean once, by the replay that its indexes are compared with. After an
-unclean shutdown the simulated start reads the part that a broker would recover, the replay reads the log, and the check
-before the clean shutdown file (`kafkalog verify`) reads it again. Only damaged logs are read more often.
+What is read: a healthy log once, by the simulated start as far as a broker would recover it, which the replay follows,
+and by the replay. Of a partition that changes, the last segment once more, by the start on the result. Only damaged
+logs are read more often. The check before the clean shutdown file (`kafkalog verify`) reads the metadata log alone.
 """
 
 from __future__ import annotations

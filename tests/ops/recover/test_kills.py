@@ -4,23 +4,20 @@ that it would have kept.
 
 from __future__ import annotations
 
-import shutil
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.undo import scope_of
-from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
 from tests.support import build
 from tests.support.excising import plan, read_offsets, write
-from tests.support.repairs import CountingDisk, DyingDisk, Killed, names_of_ours, snapshot, undo_all
+from tests.support.killed_applies import Kills
+from tests.support.repairs import names_of_ours, snapshot, undo_all
 from tests.support.truncating import NOW_MS, carry_out, started
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.support.excising import Written
@@ -37,39 +34,25 @@ def damaged(root: Path) -> Written:
 
 
 @pytest.fixture
-def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many steps an apply has."""
-    monkeypatch.setattr(writer, "_sync", lambda number: None)  # only a machine that stops loses what it has taken
-    disk = CountingDisk()
-    apply_plan(plan(damaged(tmp_path / "all").partition, 15, 24), disk, now_ms=NOW_MS)
-    return len(disk.steps)
-
-
-def killed(tmp_path: Path, steps: int, stride: int, door: Callable[[int], Disk] = DyingDisk) -> Iterator[Written]:
-    """A directory for each step, on which an apply ended there."""
-    for at in range(0, steps + 1, stride):
-        shutil.rmtree(tmp_path / "disk", ignore_errors=True)
-        written = damaged(tmp_path / "disk")
-        with suppress(Killed):
-            apply_plan(plan(written.partition, 15, 24), door(at), now_ms=NOW_MS)
-        yield written
+def killed(tmp_path: Path) -> Kills:
+    return Kills(tmp_path, damaged, lambda written: plan(written.partition, 15, 24))
 
 
 STRIDES = pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
 
 
 @STRIDES
-def test_it_is_undone_to_the_byte(tmp_path: Path, steps: int, stride: int) -> None:
+def test_it_is_undone_to_the_byte(tmp_path: Path, killed: Kills, stride: int) -> None:
     old = {name: row[0] for name, row in snapshot(damaged(tmp_path / "old").root).items()}
-    for written in killed(tmp_path, steps, stride):
+    for written in killed(stride):
         undo_all(written.root)
         assert {name: row[0] for name, row in snapshot(written.root).items()} == old
         assert names_of_ours(written.root) == []
 
 
 @STRIDES
-def test_it_is_finished(tmp_path: Path, steps: int, stride: int) -> None:
-    for written in killed(tmp_path, steps, stride):
+def test_it_is_finished(killed: Kills, stride: int) -> None:
+    for written in killed(stride):
         interrupted = scope_of(str(written.root)).interrupted()
         if interrupted:
             resume(interrupted[0], Disk())
@@ -80,9 +63,9 @@ def test_it_is_finished(tmp_path: Path, steps: int, stride: int) -> None:
 
 
 @STRIDES
-def test_a_start_in_between_finds_every_batch(tmp_path: Path, steps: int, stride: int) -> None:
+def test_a_start_in_between_finds_every_batch(killed: Kills, stride: int) -> None:
     """After a clean shutdown it recovers nothing: it completes what is there of the replacement."""
-    for written in killed(tmp_path, steps, stride):
+    for written in killed(stride):
         carry_out(written.partition)
         result = started(written.partition)
         assert (result.problem, result.end_offset, result.lost_bytes) == (None, 36, 0)

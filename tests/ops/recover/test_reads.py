@@ -1,4 +1,4 @@
-"""How often the plan reads a log: a healthy one once, whether its last shutdown was clean or not."""
+"""What a recovery costs: the plan reads a healthy log once, whatever the last shutdown; what an apply writes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.ops.repair.apply import apply_plan
+from kafkalog_core.storage.changing import writer
+from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import Source
 from tests.support import build
 from tests.support.excising import Written, write_batches
 from tests.support.recover_plans import plan, recover
 from tests.support.repairs import undo_all
-from tests.support.truncating import MARK, RECOVERY
+from tests.support.truncating import MARK, NOW_MS, RECOVERY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,6 +104,26 @@ def test_a_damaged_log_is_not_read_for_each_step(tmp_path: Path, read: dict[str,
     # Of the damaged segment only slices are read where it is as the plan leaves it; logs of 3 MB are hashed whole
     assert counts[0] <= 5 + LITTLE, counts
     assert counts[BATCHES] <= 5 + LITTLE, counts
+
+
+@pytest.mark.parametrize("damaged", [(), (0,), (0, BATCHES)])
+def test_an_apply_writes_new_content_once_and_syncs_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: tuple[int, ...]
+) -> None:
+    """The figures of docs/recover.md."""
+    log = written(tmp_path / "disk", is_clean=False)
+    for base in damaged:
+        log.flip(base, log.at(base, 5)[1] - 5)
+    syncs: list[int] = []
+    monkeypatch.setattr(writer, "_sync", syncs.append)
+    sizes: list[int] = []
+    really = Disk._put
+    monkeypatch.setattr(Disk, "_put", lambda disk, number, data: sizes.append(len(data)) or really(disk, number, data))
+    draft = plan(log.root, only_copy=True)
+    apply_plan(draft, Disk(), now_ms=NOW_MS)
+    changes = draft.plan.changes
+    assert len(syncs) == 6 + 4 * len(changes)
+    assert 0 <= sum(sizes) - sum(change.size_bytes or 0 for change in changes) < 4096 * len(changes)
 
 
 def test_what_was_followed_in_vain_is_replayed(tmp_path: Path) -> None:
