@@ -1,13 +1,13 @@
-"""What a real broker does on each broken disk of the corpus that `recover --apply` has been over.
+"""What a real 4.3.1 broker does on each of its broken disks of the corpus that `recover --apply` has been over.
 
     python -m tests.integration.recovered_starts [--work DIR] [--table] [NAME...]
 
-For each case `recover` is applied, a real broker of the disk's release starts on the result, and a real consumer reads
+For each case `recover` is applied, a real broker starts on the result, and a real consumer reads
 every topic. The results are kept in DIR, so that a second call makes only those that are missing; NAME: cases whose
 name begins so are made again. `--table` writes them to `recovered_starts.txt`. It takes an hour. Exit status 1: a
 broker that started recovered something, or did not serve what was promised.
 
-Where the metadata log (or ZooKeeper) of a disk is not in the corpus, a new cluster makes topics of the same names, and
+Where the metadata log of a disk is not in the corpus, a new cluster makes topics of the same names, and
 the disk's logs take the place of its empty ones, with the new topic ids: of those disks, `recover` has to bring back
 the logs, not the identity.
 """
@@ -18,7 +18,6 @@ import argparse
 import asyncio
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from contextlib import suppress
@@ -30,7 +29,7 @@ from aiokafka.errors import KafkaError
 
 from tests.integration import clients
 from tests.integration.broker import Broker
-from tests.integration.releases import QUIET, broker_of, make_topic
+from tests.integration.releases import QUIET
 from tests.integration.walks import Restarted
 from tests.support import jars
 from tests.support.corpus import archives, brought_back, recovering, walking
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 TABLE: Final = Path(__file__).with_suffix(".txt")
 NOTHING: Final = "-"
 _WITH_METADATA: Final = "/07-faults-4.3.1/"
-_CRASHES: Final = ("modern/06-", "modern/07c-", "old/crash-")
+_CRASHES: Final = ("modern/06-", "modern/07c-")
 _HEAD: Final = """\
 # What real brokers did on the broken disks of the corpus after `recover --only-copy --apply`, and what a consumer read.
 # Written by `python -m tests.integration.recovered_starts --table`. Columns: the case; the exit status of recover; what
@@ -61,8 +60,6 @@ _RECOVERS: Final = re.compile(
 _ELECTION: Final = "caused truncation of conflicting entries"
 """`LeaderEpochFileCache.assign`, when the broker has loaded the log and an election gives the partition a new epoch."""
 _CAUSE: Final = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error): .*$", re.MULTILINE)
-_NEXT: Final = re.compile(r"^next offset = (\d+)$", re.MULTILINE)
-_READ_SECONDS: Final = 60
 _LEFT: Final = "left: "
 _ASIDE: Final = re.compile(r"\.[0-9a-f]{32}-\w+$")
 """The end of the name of a directory that a broker deletes, moved aside, or does not serve yet."""
@@ -106,16 +103,15 @@ def restarted(fault: Fault, corpus: Path, into: Path) -> tuple[Row, str]:
 
 
 def adopted(disk: Disk, corpus: Path, into: Path) -> tuple[Row, str]:
-    """The same with the logs of a disk whose metadata log, or ZooKeeper, is not known, in a new cluster."""
-    version = recovering.sheet_of(corpus, disk.pair).get("release") or jars.KAFKA_VERSION
+    """The same with the logs of a disk whose metadata log is not known, in a new cluster."""
     laid, work = disk.lay(corpus, into), into / "work"
     work.mkdir()
-    broker = Broker(jars.fetch(), work) if version == jars.KAFKA_VERSION else broker_of(version, work)
+    broker = Broker(jars.fetch(), work)
     broker.configure(QUIET)
     try:
         broker.start()
         for place in sorted(laid.glob("*-0")):
-            _make_topic(broker, place.name.removesuffix("-0"))
+            asyncio.run(clients.create_topic(broker, place.name.removesuffix("-0"), {}))
         broker.stop()
         for place in sorted(laid.iterdir()):
             _replace(broker.log_dir / place.name, place)
@@ -123,18 +119,6 @@ def adopted(disk: Disk, corpus: Path, into: Path) -> tuple[Row, str]:
         return _judged(broker, [broker.log_dir], [broker.log_dir])
     finally:
         broker.close()
-
-
-def _make_topic(broker: Broker, topic: str) -> None:
-    if _is_legacy(broker):
-        make_topic(broker, topic, {})
-    else:
-        asyncio.run(clients.create_topic(broker, topic, {}))
-
-
-def _is_legacy(broker: Broker) -> bool:
-    """Whether today's clients cannot ask it."""
-    return tuple(map(int, broker.release.split(".")[:2])) < (2, 8)
 
 
 def _replace(target: Path, place: Path) -> None:
@@ -218,15 +202,9 @@ def _topic(partition: str) -> str:
 
 def _read(broker: Broker, topic: str) -> Iterator[tuple[str, int]]:
     """Partition and offset of each record that a consumer gets; none of a topic that the cluster does not know."""
-    if not _is_legacy(broker):
-        with suppress(KafkaError, AssertionError):
-            for record in asyncio.run(clients.read_all(broker, topic)):
-                yield f"{topic}-0", record.offset
-        return
-    command = [*broker.java_command, "kafka.tools.SimpleConsumerShell", "--broker-list", broker.bootstrap]
-    command += ["--topic", topic, "--partition", "0", "--offset", "-2", "--print-offsets", "--no-wait-at-logend"]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=_READ_SECONDS, text=True, errors="replace")
-    yield from ((f"{topic}-0", int(offset) - 1) for offset in _NEXT.findall(done.stdout))
+    with suppress(KafkaError, AssertionError):
+        for record in asyncio.run(clients.read_all(broker, topic)):
+            yield f"{topic}-0", record.offset
 
 
 # --- all cases --------------------------------------------------------------------------------------------------------
