@@ -109,6 +109,7 @@ class Walk:
         commands = [command for row in errors for command in row["commands"].splitlines()]
         home = str(self.homes[0])
         placed = [re.sub(r"'\$LOGDIR([^']*)'", rf"{home}\1", command) for command in commands]
+        placed = [command.replace("'$METADIR'", str(self.metadata)) for command in placed]
         placed = [re.sub(r"\b(?:LOG_DIR|PLACE|DIR)\b", home, command) for command in placed]
         return [self.filled(command) for command in placed if command.startswith(_FOLLOWED)]
 
