@@ -134,6 +134,7 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
         brokers=frozenset(given["brokers"]),
         until=given["at"] or EVERYTHING,
         shows_secrets=given["shows_secrets"],
+        has_partitions=output != "table" or bool(given["topics"]),
     )
     if given["form"] is not None:
         if is_history or other is not None:
