@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             of_processor = options.nodes / min(each.cpu_seconds for each in passes)
             peak = max(each.peak_rss_bytes for each in passes)
             print(
-                f"{name:<8} {rate:>9,.0f} nodes/s, best {best:>9,.0f}, {of_processor:>9,.0f} a second of the processor, "
+                f"{name:<8} {rate:>9,.0f} nodes/s, best {best:>9,.0f}, {of_processor:>9,.0f} a second of CPU, "
                 f"{peak / 1e6:,.0f} MB resident"
             )
 

@@ -1,7 +1,7 @@
 """What Kafka keeps in ZooKeeper, 0.7 to 3.9: one reading of each of its nodes, by the path and the data.
 
 ZkData of Kafka 3.9, ZkUtils of 0.8 to 0.11 and ZookeeperConsumerConnector are the rule. A node that another program has
-changed is read as far as it goes: `problem` says what is wrong with it.
+changed has a `problem`, the reason why Kafka cannot read it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def chroots(paths: Iterable[str]) -> list[str]:
     """Return the chroots of all Kafka clusters in a tree (zookeeper.connect), shortest first; "": the root is one."""
     named = [path for path in paths if path.endswith(_PLACES)]
     found = {path.removesuffix(place) for path in named for place in _PLACES if path.endswith(place)}
-    # Topics, groups and users have any name: what is below the nodes of another cluster is no chroot.
+    # Topics, groups and users have any name: the nodes of another cluster have no chroots below them.
     inside = tuple(f"{root}/{name}/" for root in found for name in _TOPS)
     return sorted((each for each in found if not f"{each}/".startswith(inside)), key=lambda each: (len(each), each))
 
