@@ -105,9 +105,7 @@ def _late_log(data_dir: Path) -> Path:
     """The newest log with several transactions, which a start needs: later snapshots are removed."""
     version_dir = data_dir / "version-2"
     logs = sorted(version_dir.glob("log.*"), key=lambda path: int(path.suffix[1:], 16), reverse=True)
-    log = next(
-        path for path in logs if isinstance(read_entry(path.read_bytes(), _position(path), is_last=True), LogEntry)
-    )
+    log = next(path for path in logs if _has_more(path))
     for snapshot in read_data_dir(str(data_dir)).snapshots:
         if snapshot.zxid >= int(log.suffix[1:], 16):
             (version_dir / snapshot.path.rpartition("/")[2]).unlink()
