@@ -92,7 +92,7 @@ ZOOKEEPER: Final = {
         "warning",
         "The server has the transactions up to {last}, but {other} has those up to {newest}.",
         _NOT_A_BROKER,
-        "Start the servers with the most transactions first: those that are behind fetch the rest from the leader.",
+        "Start the servers with the most transactions first: the others fetch the rest from the leader.",
         "A server that was down, or lagged, when the others went on. Alone it has an old tree.",
     ),
     "zookeeper.diverges": FindingType(

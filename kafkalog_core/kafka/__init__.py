@@ -12,6 +12,7 @@ forecast) asks this package under the release that the disk shows, or that `--ka
 - `append`: rolls and index entries (`LogSegment.append`). `batch_checks`: what a leader checks (`LogValidator`).
 - `coordinator_rules`, `metadata_rules`: which records of coordinators and of the metadata log a release loads.
 - `offset_expiry`: when committed offsets expire. `partitioners`: the partition of a group, a transactional id, a key.
+- `old_consumers`: how consumers of 0.7 to 1.x divided partitions, by the nodes in ZooKeeper.
 - `producers`: producer state (`ProducerStateManager`). `producer_anomalies`: markers, and what is odd in the batches of
   a producer.
 
@@ -36,4 +37,6 @@ forecast) asks this package under the release that the disk shows, or that `--ka
 - `settings`: the settings in effect and where each value comes from.
 - `named_dirs`: which log directories are of one broker. `across`: what they contradict each other in. `cluster`,
   `cluster_metadata`: what the metadata log of their cluster knows, which `metadata_log` reads.
+  `cluster_metadata`: what the metadata log of their cluster knows.
+- `zookeeper`: the tree of a ZooKeeper server, as its start rebuilds it (`FileTxnSnapLog`, `DataTree`).
 """

@@ -1,7 +1,7 @@
 """What Kafka keeps in ZooKeeper, 0.7 to 3.9: one reading of each of its nodes, by the path and the data.
 
 ZkData of Kafka 3.9, ZkUtils of 0.8 to 0.11 and ZookeeperConsumerConnector are the rule. A node that another program has
-changed is read as far as it goes: `problem` says what is wrong with it.
+changed has a `problem`, the reason why Kafka cannot read it.
 """
 
 from __future__ import annotations
@@ -47,14 +47,17 @@ class _BadNodeError(Exception):
 
 def chroots(paths: Iterable[str]) -> list[str]:
     """Return the chroots of all Kafka clusters in a tree (zookeeper.connect), shortest first; "": the root is one."""
-    found = {path.removesuffix(place) for path in paths for place in _PLACES if path.endswith(place)}
-    # Topics, groups and users have any name: what is below the nodes of another cluster is no chroot.
+    named = [path for path in paths if path.endswith(_PLACES)]
+    found = {path.removesuffix(place) for path in named for place in _PLACES if path.endswith(place)}
+    # Topics, groups and users have any name: the nodes of another cluster have no chroots below them.
     inside = tuple(f"{root}/{name}/" for root in found for name in _TOPS)
     return sorted((each for each in found if not f"{each}/".startswith(inside)), key=lambda each: (len(each), each))
 
 
 def hide_secrets(data: bytes) -> bytes:
     """Return the data of a node without the keys of SCRAM users and without encrypted passwords."""
+    if b"salt" not in data:
+        return data  # both kinds have one, and trees have millions of nodes
     shown = _SCRAM_SECRETS.sub(rb"\1" + HIDDEN, data)
     # A value of its own kind has all of these; other data may well have a salt.
     return _PASSWORD_SECRETS.sub(rb"\1" + HIDDEN, shown) if b"encryptedPassword:" in shown else shown
@@ -67,7 +70,7 @@ def read_node(path: str, data: bytes | None) -> KafkaNode | None:
         path: below the chroot.
         data: of the node.
     """
-    for pattern, kind, read in _NODES:
+    for pattern, kind, read in _NODES_BELOW.get(path.split("/", 2)[1] if path else "", ()):
         match = pattern.fullmatch(path)
         if match is None:
             continue
@@ -108,6 +111,8 @@ def _object(data: bytes | None) -> Fields:
 
 def _number(value: object) -> int | None:
     """Return a number, which Kafka writes as text in some nodes; None: it is none."""
+    if type(value) is int:  # nearly always
+        return value
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     try:
@@ -309,3 +314,8 @@ _NODES: Final[tuple[_Row, ...]] = (
     _node("/admin/preferred_replica_election", "preferred-election"),
     _node("/delegation_token/tokens/(?P<token>[^/]+)", "token", _read_token),
 )
+_NODES_BELOW: Final = {
+    top: tuple(row for row in _NODES if row[0].pattern.split("/", 2)[1] == top)
+    for top in {row[0].pattern.split("/", 2)[1] for row in _NODES}
+}
+"""The same by the first name of the path: there may be millions of nodes."""

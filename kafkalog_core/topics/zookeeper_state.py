@@ -112,22 +112,28 @@ def kafka_states(nodes: Mapping[str, Znode]) -> list[KafkaState]:
 def _state_of(chroot: str, nodes: Mapping[str, Znode]) -> KafkaState:
     state = KafkaState(chroot=chroot)
     prefix = f"{chroot}/"
-    for path in sorted(nodes):
-        if not path.startswith(prefix):
+    for path, node in nodes.items():
+        # Half of a large tree are the nodes above partition states, which have no data and mean nothing.
+        if not path.startswith(prefix) or (node.data is None and "/partitions/" in path):
             continue
-        node = nodes[path]
         read = read_node(path[len(chroot) :], node.data)
         if read is None:
             continue
         if read.problem is not None:
             state.problems.append(f"{path}: {read.problem}")
             continue
-        _TAKE.get(read.kind, _ignore)(state, read.fields, node)
+        take = _TAKE.get(read.kind)
+        if take is not None:
+            take(state, read.fields, node)
+    # Nodes are in no order: a parent comes before its children, and that is all.
+    state.topics = {name: state.topics[name] for name in sorted(state.topics)}
+    state.groups = {name: state.groups[name] for name in sorted(state.groups)}
+    for topic in state.topics.values():
+        topic.partitions = {number: topic.partitions[number] for number in sorted(topic.partitions)}
+    state.configs.sort(key=lambda each: each[:2])
+    state.acls.sort(key=lambda each: (each["pattern"], each["resource_type"], each["resource"]))
+    state.problems.sort()
     return state
-
-
-def _ignore(state: KafkaState, fields: Fields, node: Znode) -> None:
-    del state, fields, node
 
 
 def _take_broker(state: KafkaState, fields: Fields, node: Znode) -> None:

@@ -14,7 +14,7 @@ from kafkalog_cli.main import cli
 from kafkalog_core.format.zookeeper.layout import FILE_HEADER
 from kafkalog_core.format.zookeeper.snapshots import decode_snapshot, encode_snapshot
 from kafkalog_core.format.zookeeper.transactions import decode_transaction, encode_transaction
-from kafkalog_core.format.zookeeper.txn_log import Entry, read_entry
+from kafkalog_core.format.zookeeper.txn_log import LogEntry, read_entry
 from kafkalog_core.kafka.sim.zookeeper.data_dir import read_data_dir
 from kafkalog_core.kafka.sim.zookeeper.ensemble import best_of, end_of
 from kafkalog_core.kafka.sim.zookeeper.restoring import restore
@@ -75,7 +75,7 @@ def test_every_record_has_the_same_bytes_again(trees: list[Path]) -> None:
             if path.name.startswith("snapshot."):
                 assert encode_snapshot(decode_snapshot(data)) == data
             at = FILE_HEADER.size
-            while path.name.startswith("log.") and isinstance(entry := read_entry(data, at, is_last=True), Entry):
+            while path.name.startswith("log.") and isinstance(entry := read_entry(data, at, is_last=True), LogEntry):
                 raw = data[entry.start : entry.end]
                 assert encode_transaction(decode_transaction(raw)) == raw
                 at = entry.next_position

@@ -29,7 +29,7 @@ from kafkalog_core.format.zookeeper.transactions import (
     encode_transaction,
 )
 from kafkalog_core.format.zookeeper.txn_log import (
-    Entry,
+    LogEntry,
     LogStop,
     check_log_header,
     encode_log,
@@ -97,7 +97,7 @@ def test_every_record_of_real_servers_has_the_same_bytes_again(version: str, tmp
         if path.name.startswith("log."):
             check_log_header(data)
             entries, at = [], FILE_HEADER.size
-            while isinstance(entry := read_entry(data, at, is_last=True), Entry):
+            while isinstance(entry := read_entry(data, at, is_last=True), LogEntry):
                 raw = data[entry.start : entry.end]
                 assert encode_transaction(decode_transaction(raw)) == raw
                 entries.append(raw)
@@ -212,7 +212,7 @@ def test_a_log_ends_at_the_end_of_the_file_and_at_zeros(rest: bytes) -> None:
 
 def test_why_there_is_no_entry() -> None:
     whole = frame_bytes(encode_transaction(_transaction(Operation(type=2, path="/a"))))
-    assert read_entry(whole, 0, is_last=True) == Entry(0, 12, len(whole) - 1)
+    assert read_entry(whole, 0, is_last=True) == LogEntry(0, 12, len(whole) - 1)
     assert read_entry(whole[:-1], 0, is_last=True) == LogStop("partial", 0)
     assert read_entry(whole[:-1], 0, is_last=False) == LogStop("more", 0, len(whole))
     assert read_entry(whole[:5], 0, is_last=False) == LogStop("more", 0, 12)

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog_core.format.zookeeper.layout import FILE_HEADER
 from kafkalog_core.format.zookeeper.snapshots import Snapshot, encode_snapshot
-from kafkalog_core.format.zookeeper.txn_log import Entry, read_entry
+from kafkalog_core.format.zookeeper.txn_log import LogEntry, read_entry
 from kafkalog_core.kafka.sim.zookeeper.data_dir import read_data_dir, read_snapshot
 from kafkalog_core.kafka.sim.zookeeper.restoring import Until, restore, transactions_from
 from tests.integration.zookeeper_server import VERSIONS, ZooKeeperServer
@@ -87,12 +87,12 @@ def test_a_server_loads_the_snapshot_that_is_written_of_the_tree(run: Path, tmp_
         assert server.client() == lines_of(run)
 
 
-def _entry(log: Path) -> Entry:
+def _entry(log: Path) -> LogEntry:
     """The third transaction of a log."""
     data, at = log.read_bytes(), FILE_HEADER.size
     for _ in range(_NUMBER + 1):
         entry = read_entry(data, at, is_last=True)
-        assert isinstance(entry, Entry)
+        assert isinstance(entry, LogEntry)
         at = entry.next_position
     return entry
 
@@ -105,22 +105,22 @@ def _late_log(data_dir: Path) -> Path:
     """The newest log with several transactions, which a start needs: later snapshots are removed."""
     version_dir = data_dir / "version-2"
     logs = sorted(version_dir.glob("log.*"), key=lambda path: int(path.suffix[1:], 16), reverse=True)
-    log = next(path for path in logs if isinstance(read_entry(path.read_bytes(), _position(path), is_last=True), Entry))
+    log = next(path for path in logs if _has_more(path))
     for snapshot in read_data_dir(str(data_dir)).snapshots:
         if snapshot.zxid >= int(log.suffix[1:], 16):
             (version_dir / snapshot.path.rpartition("/")[2]).unlink()
     return log
 
 
-def _position(log: Path) -> int:
-    """Where the fourth transaction is; the end of the file if there are fewer."""
+def _has_more(log: Path) -> bool:
+    """Whether a transaction follows the one that is damaged."""
     data, at = log.read_bytes(), FILE_HEADER.size
-    for _ in range(_NUMBER + 1):
+    for _ in range(_NUMBER + 2):
         entry = read_entry(data, at, is_last=True)
-        if not isinstance(entry, Entry):
-            return len(data)
+        if not isinstance(entry, LogEntry):
+            return False
         at = entry.next_position
-    return at
+    return True
 
 
 def test_a_server_does_not_start_on_a_wrong_checksum(run: Path, tmp_path: Path) -> None:

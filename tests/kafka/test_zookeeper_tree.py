@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog_core.errors import SelectionError, UnknownFileError
 from kafkalog_core.format.zookeeper.layout import FILE_HEADER
-from kafkalog_core.format.zookeeper.txn_log import Entry, read_entry
+from kafkalog_core.format.zookeeper.txn_log import LogEntry, read_entry
 from kafkalog_core.kafka.sim.zookeeper.changes import changes_under, differing
 from kafkalog_core.kafka.sim.zookeeper.data_dir import is_data_dir, read_data_dir
 from kafkalog_core.kafka.sim.zookeeper.ensemble import best_of, differences, end_of, majority_zxid
@@ -36,9 +36,9 @@ def last_log(directory: Path) -> Path:
     return max((directory / "version-2").glob("log.*"), key=lambda path: int(path.suffix[1:], 16))
 
 
-def entries(log: Path) -> list[Entry]:
+def entries(log: Path) -> list[LogEntry]:
     data, at, found = log.read_bytes(), FILE_HEADER.size, []
-    while isinstance(entry := read_entry(data, at, is_last=True), Entry):
+    while isinstance(entry := read_entry(data, at, is_last=True), LogEntry):
         found.append(entry)
         at = entry.next_position
     return found

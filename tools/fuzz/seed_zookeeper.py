@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.zookeeper.layout import FILE_HEADER
 from kafkalog_core.format.zookeeper.snapshots import decode_snapshot
-from kafkalog_core.format.zookeeper.txn_log import Entry, read_entry
+from kafkalog_core.format.zookeeper.txn_log import LogEntry, read_entry
 from tools.fuzz.targets.zookeeper import NODES
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def zookeeper_seeds(fixtures: Path) -> Iterator[bytes]:
 
 def _of_log(data: bytes) -> Iterator[bytes]:
     at = FILE_HEADER.size
-    while isinstance(entry := read_entry(data, at, is_last=True), Entry):
+    while isinstance(entry := read_entry(data, at, is_last=True), LogEntry):
         raw = data[entry.start : entry.end]
         if len(raw) < _SMALL:
             yield bytes((RECORDS,)) + raw

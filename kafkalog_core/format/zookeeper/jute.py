@@ -15,8 +15,9 @@ from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from struct import Struct as Layout
     from typing import Any
+
+    from kafkalog_core.format.zookeeper.layout import Layout
 
 __all__ = ["OPEN_ACL", "Acl", "JuteReader", "acls_bytes", "buffer_bytes", "int_bytes", "long_bytes", "string_bytes"]
 

@@ -38,7 +38,11 @@ __all__ = [
     "TXN_DIGEST",
     "TXN_HEADER",
     "TXN_NAMES",
+    "Layout",
 ]
+
+Layout = Struct
+"""The type of a fixed layout."""
 
 # --- files ------------------------------------------------------------------------------------------------------------
 SNAPSHOT_MAGIC: Final = b"ZKSN"

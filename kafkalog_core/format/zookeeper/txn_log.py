@@ -20,7 +20,7 @@ from kafkalog_core.structs import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Entry", "LogStop", "check_log_header", "encode_log", "find_entry", "frame_bytes", "read_entry"]
+__all__ = ["LogEntry", "LogStop", "check_log_header", "encode_log", "find_entry", "frame_bytes", "read_entry"]
 
 StopReason = Literal["end", "partial", "checksum", "length", "more"]
 
@@ -30,7 +30,7 @@ _CANDIDATE: Final = re.compile(rb"(?=\0\0\0\0[^\0].{3}[\0-\x0f].{3})|(?=\0\0\0\0
 """Where a frame may begin: the upper half of its checksum is 0, the lower one is not, and the length is possible."""
 
 
-class Entry(Struct, frozen=True):
+class LogEntry(Struct, frozen=True):
     """An entry: where it begins, and where its bytes begin and end."""
 
     position: int
@@ -72,7 +72,7 @@ def check_log_header(data: bytes | memoryview) -> None:
         raise FieldError(f"the file begins with {magic!r}, not with {LOG_MAGIC!r}", position=0)
 
 
-def read_entry(window: bytes | memoryview, at: int, *, is_last: bool) -> Entry | LogStop:
+def read_entry(window: bytes | memoryview, at: int, *, is_last: bool) -> LogEntry | LogStop:
     """Return the entry at a position of a window, or why there is none.
 
     FileTxnIterator.next ends a log at a length of 0 and at an entry that the file ends in or whose end byte is not
@@ -100,13 +100,13 @@ def read_entry(window: bytes | memoryview, at: int, *, is_last: bool) -> Entry |
         reason = "partial"
     else:
         reason = None if ZLIB.adler32(window[start:end]) == checksum else "checksum"
-    return Entry(at, start, end) if reason is None else LogStop(reason, at)
+    return LogEntry(at, start, end) if reason is None else LogStop(reason, at)
 
 
 def find_entry(window: bytes | memoryview, at: int, *, is_last: bool) -> int | None:
     """Return the position of the first whole entry from `at` on; None: there is none in the window."""
     for match in _CANDIDATE.finditer(window, at):
-        if isinstance(read_entry(window, match.start(), is_last=is_last), Entry):
+        if isinstance(read_entry(window, match.start(), is_last=is_last), LogEntry):
             return match.start()
     return None
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["NodeRows", "change_rows", "difference_rows", "normal_path"]
 
 _AT_ONCE: Final = 1000
+_SECRET_KINDS: Final = frozenset({"config"})
+"""The nodes of Kafka whose fields may have keys and passwords."""
 _SECRET_SCHEMES: Final = frozenset({"digest", "super"})
 
 
@@ -98,7 +100,7 @@ class NodeRows:
         root = next((each for each in self._chroots if path.startswith(f"{each}/")), None)
         read = None if root is None else read_node(path[len(root) :], node.data)
         if read is not None:
-            fields = read.fields if self._shows_secrets else hidden(read.fields)
+            fields = read.fields if self._shows_secrets or read.kind not in _SECRET_KINDS else hidden(read.fields)
             row |= {"meaning": read.kind, "fields": fields or None, "problem": read.problem}
         return row
 

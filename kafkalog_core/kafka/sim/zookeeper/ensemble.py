@@ -1,4 +1,4 @@
-"""The servers of one ensemble by their disks: which one has the most, which are behind, and which went another way.
+"""The servers of one ensemble by their disks: which one has the most, which lack some, and which went another way.
 
 FastLeaderElection.totalOrderPredicate elects the server with the highest epoch, then the highest zxid; the leader
 truncates what a follower has in addition (LearnerHandler.syncFollower).

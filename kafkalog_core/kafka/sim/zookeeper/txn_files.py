@@ -8,7 +8,7 @@ from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.zookeeper.layout import FILE_HEADER
 from kafkalog_core.format.zookeeper.transactions import decode_transaction
-from kafkalog_core.format.zookeeper.txn_log import MAX_ENTRY_BYTES, Entry, check_log_header, find_entry, read_entry
+from kafkalog_core.format.zookeeper.txn_log import MAX_ENTRY_BYTES, LogEntry, check_log_header, find_entry, read_entry
 from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.source import Source, UnreadableError
 
@@ -34,7 +34,7 @@ def transactions_of(file: ZxidFile, findings: list[Finding], progress: Progress)
     """Yield the transactions of a log, in order.
 
     A server ends the log at an entry that was not written as a whole, and at zeros. It does not start after a wrong
-    checksum (FileTxnIterator.next). Here the search goes on behind all of these: what is found there counts, and the
+    checksum (FileTxnIterator.next). Here the search continues after all of these: what is found there counts, and the
     zxids show what is missing.
     """
     try:
@@ -74,7 +74,7 @@ class _Reading:
                 return self._next_after(position + error.size_bytes)
             is_last = position + len(window) >= self._source.size_bytes
             at = 0
-            while isinstance(entry := read_entry(window, at, is_last=is_last), Entry):
+            while isinstance(entry := read_entry(window, at, is_last=is_last), LogEntry):
                 try:
                     transaction = decode_transaction(bytes(window[entry.start : entry.end]))
                 except FormatError as error:
