@@ -37,6 +37,7 @@ forecast) asks this package under the release that the disk shows, or that `--ka
 - `settings`: the settings in effect and where each value comes from.
 - `named_dirs`: which log directories are of one broker. `across`: what they contradict each other in. `cluster`,
   `cluster_metadata`: what the metadata log of their cluster knows, which `metadata_log` reads.
-  `cluster_metadata`: what the metadata log of their cluster knows.
 - `zookeeper`: the tree of a ZooKeeper server, as its start rebuilds it (`FileTxnSnapLog`, `DataTree`).
+  `cluster_metadata`: what the metadata log of their cluster knows, which `metadata_log` reads. `quorum_disk`: where
+  that log ends on a node, and who may vote.
 """
