@@ -260,3 +260,4 @@ def test_a_damaged_log_is_reported(tmp_path: Path) -> None:
 
 def test_one_question_at_a_time() -> None:
     assert run("--recreate", "shell", "--history", "fixtures/demo").exit_code == 2
+    assert run("--recreate", "shell", "--output", "json", "fixtures/demo").exit_code == 2
