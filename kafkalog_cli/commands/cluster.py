@@ -51,7 +51,7 @@ def _parse_moment(text: str) -> Until:
 @click.command(
     name="cluster",
     cls=Command,
-    own=("--topic", "--at"),
+    own=("--topic", "--at", "--config"),
     examples=EXAMPLES,
     exit_statuses=tuple(ExitStatus),
 )
@@ -139,6 +139,8 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
     if given["form"] is not None:
         if is_history or other is not None:
             raise click.UsageError("--recreate is of one image: leave out --history and --diff")
+        if output != "table":
+            raise click.UsageError("--recreate prints a script or resources: leave out --output")
         return _recreation(asked, given["form"], with_assignments=given["with_assignments"])
     if is_history:
         return _history(asked, output, report)

@@ -13,7 +13,13 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.ops.cluster.recreate_shell import Volume, recreate_shell
 from kafkalog_core.ops.cluster.recreate_strimzi import recreate_strimzi
-from kafkalog_core.topics.cluster_image import AclEntry, ClusterImage, PartitionState, ScramCredential, TopicState
+from kafkalog_core.topics.cluster_image import (
+    AclEntry,
+    ClusterImage,
+    PartitionRegistration,
+    ScramCredential,
+    TopicState,
+)
 from tests.support.transplanting import OLD_ID, Clusters
 
 if TYPE_CHECKING:
@@ -32,8 +38,8 @@ def acl(name: str, operation: int, **fields: Any) -> AclEntry:
 @pytest.fixture
 def image() -> ClusterImage:
     """A cluster with everything that can be made again, and names that a shell would take apart."""
-    first, second = PartitionState(replicas=(1, 2), isr=(1,)), PartitionState(replicas=(2, 1), isr=(2,))
-    alone = PartitionState(replicas=(1,), isr=(1,))
+    first, second = PartitionRegistration(replicas=(1, 2), isr=(1,)), PartitionRegistration(replicas=(2, 1), isr=(2,))
+    alone = PartitionRegistration(replicas=(1,), isr=(1,))
     topics = {"Orders_1": {0: first, 1: second}, "a.b": {0: first}, "odd": {0: first, 1: alone}}
     ids = {name: name * 3 for name in topics}
     users = [("ann", 2, 8192), ("it's \\ $x", 1, 4096), ("odd\nname", 2, 4096)]
@@ -254,3 +260,4 @@ def test_a_damaged_log_is_reported(tmp_path: Path) -> None:
 
 def test_one_question_at_a_time() -> None:
     assert run("--recreate", "shell", "--history", "fixtures/demo").exit_code == 2
+    assert run("--recreate", "shell", "--output", "json", "fixtures/demo").exit_code == 2
