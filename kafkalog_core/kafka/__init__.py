@@ -36,8 +36,7 @@ forecast) asks this package under the release that the disk shows, or that `--ka
 - `retention`: deletion by time, size and log start offset (`UnifiedLog.deleteOldSegments`).
 - `settings`: the settings in effect and where each value comes from.
 - `named_dirs`: which log directories are of one broker. `across`: what they contradict each other in. `cluster`,
-  `cluster_metadata`: what the metadata log of their cluster knows, which `metadata_log` reads.
-- `zookeeper`: the tree of a ZooKeeper server, as its start rebuilds it (`FileTxnSnapLog`, `DataTree`).
   `cluster_metadata`: what the metadata log of their cluster knows, which `metadata_log` reads. `quorum_disk`: where
   that log ends on a node, and who may vote.
+- `zookeeper`: the tree of a ZooKeeper server, as its start rebuilds it (`FileTxnSnapLog`, `DataTree`).
 """
