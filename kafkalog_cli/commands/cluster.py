@@ -116,6 +116,7 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
         brokers=frozenset(given["brokers"]),
         until=given["at"] or EVERYTHING,
         shows_secrets=given["shows_secrets"],
+        has_partitions=output != "table" or bool(given["topics"]),
     )
     if is_history:
         return _history(asked, output, report)

@@ -148,7 +148,8 @@ def cluster(
     logs = {copy.node_id: (copy.path, copy.end_offset) for copy in reversed(copies) if copy.node_id is not None}
     result.controllers += rows.controller_rows(image, leaders.voters, logs, request.brokers)
     result.topics += rows.topic_rows(image, topic_ids, former, volumes.here, volumes.others)
-    result.partitions += rows.partition_rows(image, topic_ids, former, volumes.paths)
+    if request.has_partitions:
+        result.partitions += rows.partition_rows(image, topic_ids, former, volumes.paths)
     result.configs += rows.config_rows(image, names, shows_secrets=request.shows_secrets)
     if names is None:
         result.acls += rows.acl_rows(image)

@@ -29,6 +29,7 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
         brokers: ids of the nodes that are shown; empty: all.
         until: the moment of the image.
         shows_secrets: whether passwords and keys are shown.
+        has_partitions: whether a row for each partition is wanted, of which a cluster may have hundreds of thousands.
     """
 
     targets: tuple[Target, ...]
@@ -36,6 +37,7 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
     brokers: frozenset[int] = frozenset()
     until: Until = EVERYTHING
     shows_secrets: bool = False
+    has_partitions: bool = True
 
 
 class ClusterFound(Struct, kw_only=True):

@@ -10,6 +10,7 @@ import pytest
 from kafkalog_core.kafka.rules.metadata_rules import can_downgrade, metadata_rules
 from kafkalog_core.kafka.rules.releases import KNOWN, parse_release
 from kafkalog_core.kafka.sim.start.metadata_load import NO_RECORD, SnapshotPlace, compare_snapshots, load_metadata
+from kafkalog_core.topics.metadata_records import encode_record
 from tests.support import build
 from tests.support.clusters import (
     TOPIC,
@@ -259,3 +260,15 @@ def test_a_batch_without_records_before_the_snapshot_is_not_read(tmp_path: Path)
     path.write_bytes(path.read_bytes() + build.empty_batch(1, 3))
     snapshot(log, 4, 0, topic_record("t"))
     assert stops(log, "3.3", "4.3") == [None, None]
+
+
+def test_a_record_about_another_registration_of_a_broker(tmp_path: Path) -> None:
+    """Seen of 4.3.1: the loader ends the process, as the given epoch, 999, did not match the current one."""
+    fence = [encode_record("FenceBrokerRecord", 0, {"id": 1, "epoch": epoch}) for epoch in (0, 999)]
+    log = write(tmp_path, registered_record(1), *fence)
+    (stop,) = (each.stop for each in loads(log, "4.3"))
+    assert stop is not None
+    assert stop.offset == 2
+    assert stop.reason.startswith(
+        "FenceBrokerRecord is about broker 1 with epoch 999, but its registration has epoch 0"
+    )
