@@ -16,7 +16,7 @@ from kafkalog_core.engine import quantities
 from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.kafka.sim.zookeeper.data_dir import is_data_dir
-from kafkalog_core.kafka.sim.zookeeper.restoring import Until
+from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid
 from kafkalog_core.ops.zookeeper import zookeeper
 from kafkalog_core.ops.zookeeper.nodes import normal_path
 from kafkalog_core.ops.zookeeper.request import ZookeeperRequest
@@ -47,18 +47,18 @@ _HEX: Final = "0x"
 
 
 @option_type
-def _parse_moment(text: str) -> Until:
+def _parse_moment(text: str) -> UntilZxid:
     """Return a zxid, which begins with 0x, or a time."""
     if text.lower().startswith(_HEX):
         try:
-            return Until(zxid=int(text, 16))
+            return UntilZxid(zxid=int(text, 16))
         except ValueError:
             raise click.BadParameter(f"{text!r} is not a zxid, such as 0x200000045") from None
-    return Until(time_ms=quantities.parse_time_ms(text))
+    return UntilZxid(time_ms=quantities.parse_time_ms(text))
 
 
 @option_type
-def _parse_other(text: str) -> Until | str:
+def _parse_other(text: str) -> UntilZxid | str:
     """Return another data directory, or a moment."""
     return text if os.path.isdir(text) else _parse_moment(text)
 
@@ -147,7 +147,7 @@ def _request(paths: tuple[str, ...], given: dict[str, Any], *, has_nodes: bool) 
         data_dirs=data_dirs,
         txn_log_dir=given["txn_log_dir"],
         log_dirs=log_dirs,
-        until=given["at"] or Until(),
+        until=given["at"] or UntilZxid(),
         under=normal_path(given["under"]),
         has_nodes=has_nodes,
         shows_secrets=given["show_secrets"],

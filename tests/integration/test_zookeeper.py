@@ -12,7 +12,7 @@ from kafkalog_core.format.zookeeper.layout import FILE_HEADER
 from kafkalog_core.format.zookeeper.snapshots import Snapshot, encode_snapshot
 from kafkalog_core.format.zookeeper.txn_log import LogEntry, read_entry
 from kafkalog_core.kafka.sim.zookeeper.data_dir import read_data_dir, read_snapshot
-from kafkalog_core.kafka.sim.zookeeper.restoring import Until, restore, transactions_from
+from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid, restore, transactions_from
 from tests.integration.zookeeper_server import VERSIONS, ZooKeeperServer
 from tests.support import jars
 from tests.support.znodes import shown_lines
@@ -71,7 +71,7 @@ def test_the_tree_has_the_recorded_digest_after_each_transaction(run: Path) -> N
     recorded = [each.zxid for each in transactions if each.digest is not None]
     assert bool(recorded) == (run.name >= "3.6")
     for zxid in recorded:
-        restored = restore(data_dir, Until(zxid=zxid))
+        restored = restore(data_dir, UntilZxid(zxid=zxid))
         assert (zxid, restored.digest_is_equal, restored.gaps) == (zxid, True, [])
 
 

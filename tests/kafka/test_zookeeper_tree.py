@@ -13,7 +13,7 @@ from kafkalog_core.format.zookeeper.txn_log import LogEntry, read_entry
 from kafkalog_core.kafka.sim.zookeeper.changes import changes_under, differing
 from kafkalog_core.kafka.sim.zookeeper.data_dir import is_data_dir, read_data_dir
 from kafkalog_core.kafka.sim.zookeeper.ensemble import best_of, differences, end_of, majority_zxid
-from kafkalog_core.kafka.sim.zookeeper.restoring import Until, restore, transactions_from
+from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid, restore, transactions_from
 from kafkalog_core.kafka.sim.zookeeper.tree import is_next, node_kind
 from tests.support.for_each import for_each
 from tests.support.znodes import SERVERS, dumped, shown_lines, shown_nodes, unpacked
@@ -65,7 +65,7 @@ def test_the_tree_at_a_transaction_has_its_digest(version: str, tmp_path: Path) 
     data_dir = read_data_dir(str(unpacked(version, tmp_path) / "data"))
     zxids = [each.zxid for each in transactions_from(data_dir, 0, []) if each.digest is not None]
     for zxid in zxids[::7]:
-        assert restore(data_dir, Until(zxid=zxid)).digest_is_equal
+        assert restore(data_dir, UntilZxid(zxid=zxid)).digest_is_equal
 
 
 @pytest.mark.parametrize("name", ["groups-0.8.2.2", "k07-0.7.2"])
@@ -174,7 +174,7 @@ def test_a_fuzzy_snapshot_without_its_log_is_of_no_moment(tmp_path: Path) -> Non
 
 def test_the_tree_at_a_moment_within_a_fuzzy_snapshot_begins_with_an_older_one(tmp_path: Path) -> None:
     data_dir = read_data_dir(str(unpacked("groups-0.8.2.2", tmp_path)))
-    found = restore(data_dir, Until(zxid=0x49))
+    found = restore(data_dir, UntilZxid(zxid=0x49))
     assert found.snapshot is not None
     assert (found.snapshot.zxid, found.last_zxid, found.tree.newest_zxid()) == (0x2A, 0x49, 0x47)
 
@@ -182,8 +182,8 @@ def test_the_tree_at_a_moment_within_a_fuzzy_snapshot_begins_with_an_older_one(t
 def test_a_moment_before_the_files_is_an_error(tmp_path: Path) -> None:
     directory = str(unpacked("groups-0.8.2.2", tmp_path))
     with pytest.raises(SelectionError, match="the logs begin at"):
-        restore(read_data_dir(directory), Until(time_ms=5))
-    late = restore(read_data_dir(directory), Until(time_ms=2**62))
+        restore(read_data_dir(directory), UntilZxid(time_ms=5))
+    late = restore(read_data_dir(directory), UntilZxid(time_ms=2**62))
     assert (hex(late.last_zxid), late.is_cut) == ("0xb2", False)
 
 
@@ -208,7 +208,7 @@ def test_logs_may_be_in_another_directory(tmp_path: Path) -> None:
 
 def test_changes_of_a_subtree_in_their_order(tmp_path: Path) -> None:
     data_dir = read_data_dir(str(unpacked("3.8.4", tmp_path) / "data"))
-    events = list(changes_under(data_dir, "/brokers/ids", Until(), []))
+    events = list(changes_under(data_dir, "/brokers/ids", UntilZxid(), []))
     assert [(event.change, event.path) for event in events] == [
         ("created", "/brokers/ids"),
         ("created", "/brokers/ids/2"),
@@ -217,14 +217,14 @@ def test_changes_of_a_subtree_in_their_order(tmp_path: Path) -> None:
         ("session-closed", "/brokers/ids/2"),
         ("created", "/brokers/ids/1"),
     ]
-    assert [event.before for event in changes_under(data_dir, "/multi", Until(), [])][:2] == [None, None]
+    assert [event.before for event in changes_under(data_dir, "/multi", UntilZxid(), [])][:2] == [None, None]
 
 
 def test_what_differs_between_two_moments(tmp_path: Path) -> None:
     data_dir = read_data_dir(str(unpacked("3.8.4", tmp_path) / "data"))
     after = restore(data_dir)
     created = after.tree.nodes["/multi"].stat.czxid
-    before = restore(data_dir, Until(zxid=created - 1))
+    before = restore(data_dir, UntilZxid(zxid=created - 1))
     assert [(each.change, each.path) for each in differing(before.tree, after.tree, "/multi")] == [
         ("created", "/multi")
     ]

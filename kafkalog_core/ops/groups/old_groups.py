@@ -10,7 +10,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.kafka.sim.zookeeper.restoring import Until
+from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid
 from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
 from kafkalog_core.ops.groups import request as states
 from kafkalog_core.ops.groups.logs import state_in_log
@@ -116,7 +116,7 @@ def read_old_groups(request: GroupsRequest, progress: Progress) -> OldGroups:
     """Return the old groups of the ZooKeeper servers that a request names. Raises SelectionError, StorageError."""
     if not request.zookeeper_dirs:
         return OldGroups(state=KafkaState())
-    asked = ZookeeperRequest(data_dirs=request.zookeeper_dirs, until=Until(time_ms=request.until_ms))
+    asked = ZookeeperRequest(data_dirs=request.zookeeper_dirs, until=UntilZxid(time_ms=request.until_ms))
     chosen = choose_server(asked, progress)
     restored = restored_of(asked, chosen, progress)
     found = kafka_states(restored.tree.nodes)

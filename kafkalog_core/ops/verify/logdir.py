@@ -188,11 +188,10 @@ class LogDirs:
 
     def with_commands(self, verdict: _Verdict) -> _Verdict:
         """Return a verdict whose findings name the log directories of the broker in their next commands."""
-        return replace(verdict, findings=tuple(map(self._with_dirs, verdict.findings)))
+        findings = (self._with_dirs(each) if each.next_step in RECOVERS else each for each in verdict.findings)
+        return replace(verdict, findings=tuple(findings))
 
     def _with_dirs(self, finding: Finding) -> Finding:
-        if finding.next_step not in RECOVERS:
-            return finding
         parent = os.path.dirname(absolute(finding.path))
         around = filter(None, map(self._broker_dirs.get, (parent, os.path.dirname(parent))))
         return next((self._dir_context(each).with_dirs(finding) for each in around), finding)
@@ -430,20 +429,12 @@ class LogDirs:
             same = (path for path in others if owners.node_of(path) in {None, *nodes})
             assignments = owners.assignments([*(each.path for each in group), *same])
             places = [place for broker_dir in group for place in broker_dir.log_dir.partitions]
-            current = {
-                (place.name.topic, place.name.partition): place.path
-                for place in places
-                if place.name.state is DirectoryState.CURRENT
-            }
-            copies = {
-                (place.name.topic, place.name.partition)
-                for place in places
-                if place.name.state is DirectoryState.FUTURE
-            }
-            for each in () if assignments is None else assignments.missing(current.keys() | copies):
-                log_dir = next((path for path in whole if f"{each.path}/".startswith(f"{path}/")), None)
-                if log_dir is not None:
-                    yield log_dir, each
+            current, copies = (
+                {(place.name.topic, place.name.partition): place.path for place in places if place.name.state is state}
+                for state in (DirectoryState.CURRENT, DirectoryState.FUTURE)
+            )
+            for each in () if assignments is None else assignments.missing(current.keys() | copies.keys()):
+                yield from ((path, each) for path in whole if f"{each.path}/".startswith(f"{path}/"))
             for broker_dir in group:
                 other_node = owners.other_node(broker_dir.path)
                 if other_node is not None:  # the broker does not start

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.zookeeper.jute import Acl
     from kafkalog_core.format.zookeeper.snapshots import Znode
     from kafkalog_core.kafka.sim.zookeeper.data_dir import DataDir
-    from kafkalog_core.kafka.sim.zookeeper.restoring import Until
+    from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid
     from kafkalog_core.kafka.sim.zookeeper.tree import Tree
     from kafkalog_core.ops.zookeeper.request import Row
     from kafkalog_core.progress import Progress
@@ -126,7 +126,7 @@ def hidden(value: Any) -> Any:
 
 
 def change_rows(
-    data_dir: DataDir, path: str, until: Until, findings: list[Finding], progress: Progress, *, shows_secrets: bool
+    data_dir: DataDir, path: str, until: UntilZxid, findings: list[Finding], progress: Progress, *, shows_secrets: bool
 ) -> Iterator[RowsFound]:
     """Yield the rows of what happened to a node and to those below it. Raises SelectionError if nothing did."""
     is_empty = True

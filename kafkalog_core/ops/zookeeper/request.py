@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_core.kafka.sim.zookeeper.restoring import Until
+from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.structs import Struct, field
@@ -37,7 +37,7 @@ class ZookeeperRequest(Struct, frozen=True, kw_only=True):
     data_dirs: tuple[str, ...]
     txn_log_dir: str | None = None
     log_dirs: tuple[str, ...] = ()
-    until: Until = field(default_factory=Until)
+    until: UntilZxid = field(default_factory=UntilZxid)
     under: str = "/"
     has_nodes: bool = True
     shows_secrets: bool = False

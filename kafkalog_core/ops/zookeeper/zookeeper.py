@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.sim.zookeeper.restoring import Restored, Until
+    from kafkalog_core.kafka.sim.zookeeper.restoring import Restored, UntilZxid
     from kafkalog_core.ops.zookeeper.request import Row, ZookeeperRequest
     from kafkalog_core.ops.zookeeper.servers import Chosen
     from kafkalog_core.progress import Progress
@@ -99,7 +99,7 @@ def history(
 
 
 def difference(
-    request: ZookeeperRequest, other: Until | str, report: Report, progress: Progress = NO_PROGRESS
+    request: ZookeeperRequest, other: UntilZxid | str, report: Report, progress: Progress = NO_PROGRESS
 ) -> Generator[Item, None, None]:
     """Yield the nodes that differ from another moment, or from another data directory. Raises as `summary`."""
     chosen = choose_server(request, progress)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.sim.zookeeper.data_dir import DataDir
-    from kafkalog_core.kafka.sim.zookeeper.restoring import Until
+    from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid
     from kafkalog_core.progress import Progress
 
 __all__ = ["Difference", "NodeEvent", "changes_under", "differing"]
@@ -48,7 +48,7 @@ class NodeEvent(Struct, frozen=True, kw_only=True):
 
 
 def changes_under(
-    data_dir: DataDir, path: str, until: Until, findings: list[Finding], progress: Progress = NO_PROGRESS
+    data_dir: DataDir, path: str, until: UntilZxid, findings: list[Finding], progress: Progress = NO_PROGRESS
 ) -> Iterator[NodeEvent]:
     """Yield the changes of a node and of those below it, from the oldest state that the files have."""
     top = "" if path == "/" else path

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.zookeeper.data_dir import DataDir, ZxidFile
     from kafkalog_core.progress import Progress
 
-__all__ = ["Restored", "Until", "restore", "transactions_from"]
+__all__ = ["Restored", "UntilZxid", "restore", "transactions_from"]
 
 _TRIED_SNAPSHOTS: Final = 100
 """How many snapshots a server tries (FileSnap.deserialize)."""
@@ -35,7 +35,7 @@ _DIGEST_VERSION: Final = 2
 _SHOWN_GAPS: Final = 20
 
 
-class Until(Struct, frozen=True):
+class UntilZxid(Struct, frozen=True):
     """The moment that is asked for: the last transaction, or a time; both None: the end of the logs."""
 
     zxid: int | None = None
@@ -99,9 +99,9 @@ class _Base(Struct, frozen=True, kw_only=True):
         return 0 if self.file is None else self.file.zxid
 
 
-def restore(data_dir: DataDir, until: Until | None = None, progress: Progress = NO_PROGRESS) -> Restored:
+def restore(data_dir: DataDir, until: UntilZxid | None = None, progress: Progress = NO_PROGRESS) -> Restored:
     """Return the tree of a server at its end, or at a moment. Raises SelectionError for one before the logs."""
-    end = _zxid_of(data_dir, until or Until(), progress)
+    end = _zxid_of(data_dir, until or UntilZxid(), progress)
     restored = _replay(data_dir, data_dir.snapshots, end, progress)
     first = restored
     while end is not None and restored.digest_is_equal is False and not restored.gaps and restored.snapshot is not None:
@@ -152,7 +152,7 @@ def transactions_from(
         yield from transactions_of(file, findings, progress)
 
 
-def _zxid_of(data_dir: DataDir, until: Until, progress: Progress) -> int | None:
+def _zxid_of(data_dir: DataDir, until: UntilZxid, progress: Progress) -> int | None:
     """Return the last transaction that is asked for; None: all. A time is that of the last one before it."""
     if until.time_ms is None:
         return until.zxid
