@@ -288,7 +288,9 @@ def test_a_setting_of_an_older_broker_is_kept_where_another_one_is_changed(live:
     """A topic of a release with message.format.version is altered, but not with an invalid change."""
     live.create("t")
     with live.disks.changing() as cluster:
-        cluster.set_configs(cluster.topics["t"], {"message.format.version": "2.8"})
+        topic = cluster.image.topic("t")
+        assert topic is not None
+        cluster.set_configs(topic, {"message.format.version": "2.8"})
     live.disks.set_configs("t", {"retention.ms": "5"})
     for changes in ({"message.format.version": "3.0"}, {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}):
         with pytest.raises(SettingError) as error:
