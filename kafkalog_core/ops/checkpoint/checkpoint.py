@@ -94,7 +94,6 @@ _SWAP: Final = (
 )
 _JOURNAL: Final = "Move it out of the log directory, to where it came from; then run --mark-clean again."
 _JOURNAL_LOADED: Final = "Takes {name} for a partition, because the name ends with a number: loads it, or renames it."
-_REINDEX_ALL: Final = "kafkalog reindex {} --apply"
 _SHOWN: Final = 5
 _REBUILT: Final = ("index.", "timeindex.", "txnindex.", "snapshot.", "epochs.")
 _REBUILT_CODES: Final = frozenset({"segment.index-missing", "segment.timeindex-missing"})
@@ -156,11 +155,9 @@ def _empty_time_index(verdict: PartitionVerdict) -> Iterator[Finding]:
             yield found("timeindex.empty", path, topic=verdict.topic, partition=verdict.partition, problem=problem)
 
 
-def why_unmarked(root: str, obstacles: Sequence[Finding]) -> str:
+def why_unmarked(obstacles: Sequence[Finding]) -> str:
     """Return why the clean shutdown file is not written, and the commands to run first, in their order."""
-    counts: Counter[str] = Counter()
-    for finding in obstacles:
-        counts[_REINDEX_ALL.format(shell_path(root)) if _is_rebuilt(finding) else finding.next_command or ""] += 1
+    counts = Counter(finding.next_command or "" for finding in obstacles)
     unnamed = counts.pop("", 0)
     ways = [f"{command} ({count_of(count, 'finding')})" for command, count in counts.items()]
     shown = [*ways[:_SHOWN], *([f"{len(ways) - _SHOWN} more commands"] if len(ways) > _SHOWN else [])]
@@ -310,7 +307,7 @@ class _Planner:
             release=self._context.guess,
             needs_release=(wants_mark or _asks_release(repairs)) and not self._context.guess.agree(_is_recent),
             details=tuple(_details(repairs)),
-            note=why_unmarked(self._target.root, obstacles) if obstacles else None,
+            note=why_unmarked(obstacles) if obstacles else None,
         )
 
     # --- the files ----------------------------------------------------------------------------------------------------
