@@ -307,7 +307,7 @@ class _Planner:
             release=self._context.guess,
             needs_release=(wants_mark or _asks_release(repairs)) and not self._context.guess.agree(_is_recent),
             details=tuple(_details(repairs)),
-            note=why_unmarked(obstacles) if obstacles else None,
+            note=why_unmarked([*map(self._context.with_dirs, obstacles)]) if obstacles else None,
         )
 
     # --- the files ----------------------------------------------------------------------------------------------------
