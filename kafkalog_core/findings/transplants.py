@@ -8,6 +8,8 @@ from kafkalog_core.findings.kinds import CLEAN_MARK, FindingType
 
 __all__ = ["TRANSPLANTS"]
 
+_OF_PLAN: Final = "Nothing: this is about the plan."
+
 TRANSPLANTS: Final = {
     "transplant.stray": FindingType(
         "error",
@@ -45,14 +47,14 @@ TRANSPLANTS: Final = {
     "transplant.offsets": FindingType(
         "info",
         "Committed offsets ({count}) keep their offsets, and lose the leader epochs and topic ids of the old cluster.",
-        None,
+        _OF_PLAN,
         "Nothing needs to be done: groups continue at their offsets.",
         "A consumer whose committed offset has a leader epoch that the leader does not know resets its position.",
     ),
     "transplant.offsets-compressed": FindingType(
         "warning",
         "Committed offsets in {count} compressed batches keep the leader epochs of the old cluster.",
-        None,
+        _OF_PLAN,
         "Set the offsets of these groups again: kafka-consumer-groups.sh --reset-offsets.",
         "A change in a compressed batch changes its size. offsets.topic.compression.codec says whether they are "
         "compressed; it is off by default.",
@@ -60,14 +62,14 @@ TRANSPLANTS: Final = {
     "transplant.by-topic-id": FindingType(
         "warning",
         "The records of {internal} name topics by their ids in the old cluster, so the new one does not find {what}.",
-        None,
+        _OF_PLAN,
         "Plan for it: share groups begin again, and segments in tiered storage are not found.",
         "Both topics have topic ids in their keys, which the plan does not change.",
     ),
     "transplant.directory-id": FindingType(
         "warning",
         "The id of this log directory of node {node_id} in the new cluster is unknown, so directory.id is kept.",
-        None,
+        _OF_PLAN,
         "If the node has several log directories, take --topic-ids from a log directory of the new cluster, or name "
         "the id with --directory-id.",
         "The output of kafka-topics.sh has no ids of log directories; a metadata log has them (KIP-858).",
@@ -75,7 +77,7 @@ TRANSPLANTS: Final = {
     "transplant.metadata-copied": FindingType(
         "info",
         "The metadata log of the new cluster, {source}, replaces that of the old one (files: {count}).",
-        None,
+        _OF_PLAN,
         "Start no broker on the directory that it was copied from: two nodes would have one identity.",
         "A node keeps its metadata log in its first log directory, or in metadata.log.dir.",
     ),
@@ -83,7 +85,7 @@ TRANSPLANTS: Final = {
         "warning",
         "The node is a controller of the new cluster, but this directory has no metadata log that could be replaced by "
         "that of {source}.",
-        None,
+        _OF_PLAN,
         "Keep the metadata log where it is: set metadata.log.dir of this node to that directory.",
         "Without its metadata log a controller has lost its vote. A plan makes no directories.",
     ),
@@ -117,7 +119,7 @@ TRANSPLANTS: Final = {
         "warning",
         "The clean shutdown file keeps a broker epoch of the old cluster: the one of node {node_id} in the new cluster "
         "is unknown.",
-        None,
+        _OF_PLAN,
         "Take --topic-ids from a log directory of the new cluster, which has the epoch.",
         "The file holds the epoch of the last registration (CleanShutdownFileHandler).",
     ),

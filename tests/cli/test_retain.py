@@ -443,7 +443,7 @@ def test_zeros_at_the_end_of_a_time_index_are_called_out(log_dir: Path) -> None:
     finding = next(row for row in rows if row["type"] == "finding" and row["code"] != "retain.held-back")
     assert (finding["code"], finding["severity"]) == ("retain.zero-time", "warning")
     assert "of 2 segments is zeros" in str(finding["message"])
-    assert str(finding["next_command"]).startswith("kafkalog reindex ")
+    assert str(finding["next_command"]).startswith("kafkalog recover ")
     times = [row["largest_timestamp_ms"] for row in rows if row["type"] == "retained_segment"]
     assert times == [0, NOW - 2 * HOUR, 0]
     (log_dir / MARK).unlink()

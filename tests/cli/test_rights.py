@@ -234,6 +234,7 @@ READING: Final = {
     "preflight": ("--jobs 1",),
     "recover": ("--jobs 1 --only-copy", "--jobs 1 --only-copy --apply"),
     "excise": ("--offset 41",),
+    "transplant": ("--jobs 1 --cluster-id ZGVtby1rYWZrYWxvZy0wMQ --topic-ids {demo}",),
 }
 """What reads logs, and how."""
 NOT_READING: Final = {
@@ -242,9 +243,11 @@ NOT_READING: Final = {
     "cluster": "reads the metadata log, and of partitions their topic ids",
     "completion": "reads no file",
     "explain": "reads no log directory",
+    "quorum": "reads the metadata log alone",
     "serve": "a partition that it may not read has no leader, and clients get its error",
     "undo": "reads its journal alone",
     "which-partition": "reads no file",
+    "zookeeper": "reads the files of a ZooKeeper server",
 }
 
 
@@ -260,7 +263,7 @@ def test_no_command_derives_anything_from_logs_that_it_may_not_read(demo: Path, 
     with ExitStack() as stack:
         for log in logs:
             stack.enter_context(closed(log))
-        result = run(command, *options.split(), str(demo))
+        result = run(command, *options.replace("{demo}", str(demo)).split(), str(demo))
     assert result.exit_code == 3, result.output
     found = rows(result)
     told = [row["message"] for row in found if row.get("code") == "file.permission-denied"]

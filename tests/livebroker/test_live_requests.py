@@ -118,7 +118,7 @@ def test_after_a_crash_logs_are_recovered_as_a_broker_recovers_them(tmp_path: Pa
     (tmp_path / "recovery-point-offset-checkpoint").unlink()
     log.write_bytes(log.read_bytes()[:-3])
     with living(tmp_path) as live:
-        assert any("truncate" in note for note in live.notes), live.notes
+        assert any("kafkalog recover" in note for note in live.notes), live.notes
         assert offsets(live, "t") == [0]
         assert live.produce("t", batch_of(b"c"))["base_offset"] == 1
 

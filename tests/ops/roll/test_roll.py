@@ -483,7 +483,7 @@ def test_damage_is_not_written(log_dir: Path) -> None:
     content = bytearray(first.read_bytes())
     content[700] ^= 1
     first.write_bytes(content)
-    refused(log_dir, r"crc-mismatch.*kafkalog verify")
+    refused(log_dir, r"crc-mismatch.*kafkalog recover")
 
 
 def test_what_is_not_certain_is_not_written(log_dir: Path) -> None:
