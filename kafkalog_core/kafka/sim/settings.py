@@ -41,7 +41,7 @@ from kafkalog_core.kafka.rules.setting_table import (
 )
 from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs, read_copies
 from kafkalog_core.kafka.sim.logdir.text_files import read_offsets
-from kafkalog_core.kafka.sim.named_dirs import node_of_config, other_node_of_config, related_dirs
+from kafkalog_core.kafka.sim.named_dirs import identity_of, node_of_config, other_node_of_config, related_dirs
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field, replace
 
@@ -375,7 +375,8 @@ def read_settings(
         topic, key, value = parse_topic_assignment(text)
         of_topics.setdefault(topic, {})[key] = value
     server = read_server(request)
-    named = beside or NamedDirs()
+    # Settings decide what is deleted: a directory without ids takes none from a broker that it only may be of.
+    named = NamedDirs() if beside is None or identity_of(log_dir).cluster_id is None else beside
     own, dirs = related_dirs(log_dir, named, server)
     together = frozenset([each.path for each in dirs])
     copies = named.once(("copies", together), lambda: read_copies(each.path for each in dirs))

@@ -61,6 +61,8 @@ STOPS = {
     "null-wrapper-m1",
 }
 """The topics on whose first batch 4.3.1 did not start, after a clean shutdown and after an unclean one."""
+LEFT = {"empty-wrapper-m1", "gzip-crc-m1", "hc", "null-wrapper-m1"}
+"""Those whose first batch recover does not excise."""
 
 
 @pytest.mark.parametrize("name", ["c24-legacy-undecodable-good-crc", "c24-unclean"])
@@ -70,9 +72,11 @@ def test_a_first_message_that_does_not_open_stops_a_broker(name: str, tmp_path: 
     assert {each["topic"] for each in errors if (each["broker_action"] or "").startswith("Does not start")} == STOPS
     assert not [each for each in errors if "serves it" in (each["broker_action"] or "")]
     assert {each["next_command"] for each in errors} == {f"kafkalog recover --kafka 4.3 {disk}"}
-    left = [each for each in findings("recover", disk, "--kafka", "4.3") if each["code"] == "recover.not-started"]
+    of_recover = findings("recover", disk, "--kafka", "4.3")
+    assert {each["topic"] for each in of_recover if each["code"] == "excise.removed"} == STOPS - LEFT
+    left = [each for each in of_recover if each["code"] == "recover.not-started"]
     assert {each["next_command"] for each in left} == {
-        f"kafkalog truncate {disk}/{topic}-0 --as-broker" for topic in STOPS
+        f"kafkalog truncate {disk}/{topic}-0 --as-broker" for topic in LEFT
     }
     planned = findings("truncate", disk, "--as-broker")
     assert {each["topic"] for each in planned if each["code"] == "truncate.broker-stops"} == STOPS
