@@ -126,8 +126,8 @@ PRODUCERS: Final = {
     "txnindex.missing-entry": FindingType(
         "error",
         "The aborted transaction of producer {producer} at offsets {offset} to {last} has no entry.",
-        "Serves its records to read_committed consumers as committed, unless it recovers the segment at its start, which "
-        "rebuilds the index.",
+        "Serves its records to read_committed consumers as committed, unless it recovers the segment at its start, "
+        "which rebuilds the index.",
         _DROP_TXNINDEX,
         "The log holds a transaction and its ABORT marker, but the transaction index of the marker's segment has no "
         "entry for it, or is missing.",

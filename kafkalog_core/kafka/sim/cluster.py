@@ -199,9 +199,7 @@ class BrokerAssignments(Struct, frozen=True):
         for directory, absent in names.items():
             where = f"the log directory with directory.id {directory}, which is none of those here"
             listed = first_of(sorted(absent))
-            yield found(
-                "dir.partition-missing", new[0], metadata_log=self.cluster.path, names=listed, where=where
-            )
+            yield found("dir.partition-missing", new[0], metadata_log=self.cluster.path, names=listed, where=where)
 
     def future(self, log_dir: str, place: PartitionPath, topic_id: str, current: str | None) -> Finding | None:
         """Return what becomes of the unfinished copy of a partition; None: the broker continues to fill it.

@@ -114,7 +114,9 @@ def log_line_of(event: StartEvent, start: DiskStart) -> str | None:
     """Return that message, with `...` for what only the broker knows, in the words of the newest releases."""
     message = logged_message(event)
     meta = fixed_file_name(FileKind.META_PROPERTIES)
-    if {os.path.dirname(each.path) for each in start.events if os.path.basename(each.path) == meta} >= {*start.log_dirs}:
+    if {os.path.dirname(each.path) for each in start.events if os.path.basename(each.path) == meta} >= {
+        *start.log_dirs
+    }:
         message = BROKER_MESSAGES["broker.meta-none"]  # MetaPropertiesEnsemble.verify looks for this first
     if message is None:
         return None
