@@ -151,7 +151,7 @@ def _items(directory: str, sizes: Mapping[int, int] | None, max_bytes: int) -> I
     """Yield the records and markers of a partition, and what of it no broker can read."""
     options = ScanOptions(max_batch_bytes=max_bytes, resync=True)
     for file in unit_of_partition(read_partition(directory), None).files:
-        end = MAX_INT64 if sizes is None else sizes.get(file.base_offset, 0)
+        end = MAX_INT64 if sizes is None or file.base_offset is None else sizes.get(file.base_offset, 0)
         if not end:  # the start has deleted or emptied it
             continue
         try:
