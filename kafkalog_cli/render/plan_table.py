@@ -289,6 +289,8 @@ def _lost(losses: Sequence[Row]) -> str:
     if not known:
         return "; readers lose an unknown number of records"
     least = "" if len(known) == len(losses) else "at least "
+    if not records and not least:
+        return "; readers lose no record that can be read"
     text = f"; readers lose {least}{records:,} record{'' if records == 1 else 's'}"
     if all(row.get("committed_records") is not None for row in losses):
         text += f", {_committed(sum(number(row, 'committed_records') for row in losses))}"

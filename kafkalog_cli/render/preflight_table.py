@@ -86,7 +86,7 @@ class PreflightTable(AnswerTable["Preflight"]):
 
 def _below(found: Preflight) -> Iterator[str]:
     events, stop = found.start.events, found.start.stop
-    line = None if stop is None else log_line_of(stop)
+    line = None if stop is None else log_line_of(stop, found.start)
     if line is not None:
         yield f"The broker's log then has: {line}"
     in_rows = {each.result.problem.path for each in found.touched if each.result is not None and each.result.problem}

@@ -170,8 +170,8 @@ LOG_DIRS: Final = {
     ),
     "dir.partition-missing": FindingType(
         "warning",
-        "The metadata log ({metadata_log}) assigns {names} to this log directory, but no log directory has a directory "
-        "of this name.",
+        "The metadata log ({metadata_log}) assigns {names} to {where}, but no log directory has a directory of this "
+        "name.",
         "Creates an empty partition. Where this node has the only replica, consumers get none of the old records.",
         "If the topic is not new, start no broker yet: look for the directory on other disks, in backups, and among "
         "directories that were renamed to end in -delete or -stray, and put it back.",
@@ -213,7 +213,7 @@ LOG_DIRS: Final = {
     "meta.missing-kraft": FindingType(
         "warning",
         "The log directory belongs to a KRaft broker and has no meta.properties.",
-        "Does not start and asks to format the directory.",
+        "Does not start.",
         "Restore the file, with the cluster.id and node.id of the broker's other log directories.",
         "A KRaft broker must find meta.properties in every log directory; an empty mount point has none.",
         next_step=RECOVER_WITH_OTHERS,
@@ -485,7 +485,7 @@ CHECKPOINTS: Final = {
     "meta.not-known": FindingType(
         "error",
         "The values of the file are not available: {problem}.",
-        "Does not start. If the broker has other log directories, it takes this one offline.",
+        "Does not start, or takes the log directory offline.",
         "Name the broker's other log directories with --beside and its server.properties with --config; "
         "meta.properties of every broker of the cluster holds the cluster id.",
         "meta.properties is lost, and neither the broker's other log directories nor its configuration are available.",

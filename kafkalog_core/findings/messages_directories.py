@@ -58,7 +58,6 @@ DIRECTORIES: Final = (
             "Encountered I/O error in metadata log directory {dir}. Cannot continue.",
             "Error: node ID not found in {dir}",
             "Failed to find required property {reason}.",
-            "No readable meta.properties files found.",
         ),
         "meta.properties could not be read, or lacks a required value ({path}).",
         "The file is empty, damaged, not a regular file, or not readable for the broker's user.",
@@ -66,6 +65,19 @@ DIRECTORIES: Final = (
         _META_FIX,
         ("meta",),
         ("kafkalog recover {log_dir} OTHER_LOG_DIR", "kafkalog dump --files {log_dir}/meta.properties"),
+    ),
+    BrokerMessage(
+        "broker.meta-none",
+        "error",
+        ("No readable meta.properties files found.",),
+        "None of the log directories has a meta.properties that can be read.",
+        "The files were deleted or damaged, or the disks are not mounted.",
+        "Does not start.",
+        "First check whether the right disks are mounted. Then restore a file from a backup, or write it with the "
+        "cluster.id of another node and the node.id of server.properties: kafkalog recover takes them from --beside "
+        "and --config.",
+        ("meta",),
+        ("kafkalog preflight {log_dir}", "kafkalog recover {log_dir} OTHER_LOG_DIR"),
     ),
     BrokerMessage(
         "broker.cluster-id-mismatch",

@@ -247,9 +247,10 @@ RECOVERY: Final = (
             "Found record size {size_bytes} smaller than minimum record overhead ({count}) in file {path}",
         ),
         "A batch in {path} has a size of {size_bytes} bytes, less than the smallest batch: there are zeros or garbage.",
-        "Typically there are zeros or garbage after the last batch, but also a .kafka_cleanshutdown, so that recovery "
-        "does not truncate them. A disk image, a snapshot or an rsync of a running broker causes this.",
-        "At the start it does not start. While it runs, the fetch fails.",
+        "After a crash recovery finds zeros or garbage after the last batch. If there is a .kafka_cleanshutdown, as in "
+        "a disk image, a snapshot or an rsync of a running broker, no recovery truncates them.",
+        "After a line with Found invalid messages it has truncated the log there, and continues. Else: at the start it "
+        "does not start; while it runs, the fetch fails.",
         REPAIRED,
         ("zero-filled", "bad-length"),
         ("kafkalog recover {log_dir}", "kafkalog dump --resync {path}"),

@@ -126,8 +126,8 @@ PRODUCERS: Final = {
     "txnindex.missing-entry": FindingType(
         "error",
         "The aborted transaction of producer {producer} at offsets {offset} to {last} has no entry.",
-        "Serves its records to read_committed consumers as committed. After an unclean shutdown it rebuilds the index "
-        "if it recovers the segment.",
+        "Serves its records to read_committed consumers as committed, unless it recovers the segment at its start, "
+        "which rebuilds the index.",
         _DROP_TXNINDEX,
         "The log holds a transaction and its ABORT marker, but the transaction index of the marker's segment has no "
         "entry for it, or is missing.",
@@ -243,7 +243,8 @@ PRODUCERS: Final = {
         "error",
         "There is no producer snapshot of offset {offset}, which a broker wrote {occasion}.",
         "After an unclean shutdown: reads the log from an older snapshot. After a clean shutdown without any "
-        "snapshot: forgets all producers, and can no longer refuse duplicates.",
+        "snapshot: forgets all producers, and can no longer refuse duplicates, unless it recovers a segment, which "
+        "writes a snapshot.",
         f"If no snapshot is left, delete {CLEAN_MARK} before the start: the broker then reads the log. {MARK_OF_ALL}",
         "Brokers since 2.8 write a snapshot for the base offset of every segment except the first, and for the log "
         "end offset at a clean shutdown.",

@@ -55,6 +55,7 @@ __all__ = [
 
 
 _NO_ID: Final = "A" * 22
+_THIS_DIRECTORY: Final = "this log directory"
 _SET_DIRECTORY_ID: Final = "sed -i.before s/^directory.id=.*/directory.id={}/ {{file}}"
 _SET_NODE_ID: Final = "sed -i.before s/^node.id=.*/node.id={}/ {{file}}"
 _SET_TOPIC_ID: Final = "sed -i.before '/^topic_id:/s/:.*/: {}/' {{file}}"
@@ -157,11 +158,48 @@ class BrokerAssignments(Struct, frozen=True):
         for path, of_path in names.items():
             hidden = [name for name in of_path if os.path.lexists(f"{path}/{name}")]
             for name in hidden:
-                finding = found("dir.partition-missing", f"{path}/{name}", metadata_log=self.cluster.path, names=name)
+                finding = found(
+                    "dir.partition-missing",
+                    f"{path}/{name}",
+                    metadata_log=self.cluster.path,
+                    names=name,
+                    where=_THIS_DIRECTORY,
+                )
                 yield replace(finding, severity="error", broker_action=FILE_IN_PLACE)
             absent = sorted(set(of_path) - set(hidden))
             if absent:
-                yield found("dir.partition-missing", path, metadata_log=self.cluster.path, names=first_of(absent))
+                yield found(
+                    "dir.partition-missing",
+                    path,
+                    metadata_log=self.cluster.path,
+                    names=first_of(absent),
+                    where=_THIS_DIRECTORY,
+                )
+        yield from self._missing_with_directory(here)
+
+    def _missing_with_directory(self, here: Collection[tuple[str | None, int | None]]) -> Iterator[Finding]:
+        """Yield which partitions no log directory has, because another directory is in the place of theirs.
+
+        That the broker has no other directories is known where one of those here is new to the controller, and as many
+        are here as it registered. Seen of 4.3.1, whose second log directory was formatted again: it creates each
+        partition empty.
+        """
+        image = self.cluster.image
+        registered = image.brokers[self.node_id].log_dirs if self.node_id in image.brokers else ()
+        new = [path for path, value in self.directory_ids.items() if value is not None and value not in registered]
+        lost = set(registered) - set(self.directory_ids.values())
+        if not new or len(self.directory_ids) < len(registered):
+            return
+        names: dict[str, list[str]] = {}
+        for topic in image.topics.values():
+            for number, assigned in topic.partitions.items():
+                directory = assigned.directory_of(self.node_id)
+                if directory in lost and (topic.name, number) not in here:
+                    names.setdefault(directory, []).append(f"{topic.name}-{number}")
+        for directory, absent in names.items():
+            where = f"the log directory with directory.id {directory}, which is none of those here"
+            listed = first_of(sorted(absent))
+            yield found("dir.partition-missing", new[0], metadata_log=self.cluster.path, names=listed, where=where)
 
     def future(self, log_dir: str, place: PartitionPath, topic_id: str, current: str | None) -> Finding | None:
         """Return what becomes of the unfinished copy of a partition; None: the broker continues to fill it.

@@ -105,6 +105,7 @@ def coordinator_loads(
                     rules,
                     start_offset=result.log_start_offset,
                     end_offset=result.end_offset,
+                    sizes={segment.base_offset: segment.size_bytes for segment in result.segments},
                 ),
             )
         except StorageError:  # verify reports it

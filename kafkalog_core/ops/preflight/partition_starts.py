@@ -290,7 +290,7 @@ def _of_segment(partition: Partition, each: LoadedSegment) -> Iterator[StartStep
             reason=None if recovery is None else recovery.stop,
         )
     elif each.occasion is not None:
-        why = "" if each.occasion == "unclean-stop" else each.why
+        why = "" if each.occasion in {"unclean-stop", "metadata-log"} else each.why
         yield StartStep(kind="recovered", path=path, offset=each.base_offset, why=why)
 
 

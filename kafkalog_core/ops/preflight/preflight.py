@@ -230,7 +230,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
                 "position": event.position,
                 "sentence": event.sentence,
                 "code": None if finding is None else finding.code,
-                "log_line": log_line_of(event),
+                "log_line": log_line_of(event, self.start),
                 "next_command": self.ways.of_event(event),
             }
 

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
+from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.preflight.partition_starts import total_of
 from kafkalog_core.text import count_of, first_of
 
@@ -109,9 +110,14 @@ def logged_message(event: StartEvent) -> BrokerMessage | None:
     return found[0] if len(found) == 1 else None
 
 
-def log_line_of(event: StartEvent) -> str | None:
+def log_line_of(event: StartEvent, start: DiskStart) -> str | None:
     """Return that message, with `...` for what only the broker knows, in the words of the newest releases."""
     message = logged_message(event)
+    meta = fixed_file_name(FileKind.META_PROPERTIES)
+    if {os.path.dirname(each.path) for each in start.events if os.path.basename(each.path) == meta} >= {
+        *start.log_dirs
+    }:
+        message = BROKER_MESSAGES["broker.meta-none"]  # MetaPropertiesEnsemble.verify looks for this first
     if message is None:
         return None
     known = {
@@ -178,7 +184,10 @@ def _after(partitions: Sequence[PartitionStart], *, is_harmed: bool) -> str:
         what = "an unknown number of records" if records is None else counted(records, "record")
         first = losing[0].first_lost
         from_ = f" from offset {first:,} on" if len(losing) == 1 and first is not None else ""
-        texts.append(f"{what} of {where}{from_} {'is' if records == 1 else 'are'} lost{_committed(losing)}")
+        if records == 0:  # what is truncated was damaged before: how much it held is not known
+            texts.append("no record that can be read is lost")
+        else:
+            texts.append(f"{what} of {where}{from_} {'is' if records == 1 else 'are'} lost{_committed(losing)}")
     hidden = [each for each in partitions if each.hidden_offsets]
     if hidden:
         offsets = sum(each.hidden_offsets for each in hidden)
@@ -199,8 +208,6 @@ def _after(partitions: Sequence[PartitionStart], *, is_harmed: bool) -> str:
 
 def _committed(losing: Sequence[PartitionStart]) -> str:
     """Return how many of the lost records are committed, as the end of a clause."""
-    if total_of(each.lost_records for each in losing) == 0:
-        return ""
     committed = total_of(each.lost_committed for each in losing)
     if committed is None:
         return ", and it is unknown whether they were committed"

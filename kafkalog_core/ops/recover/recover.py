@@ -373,6 +373,8 @@ def _counted(losses: Sequence[Loss]) -> str:
         return f"records of {places} that cannot be counted"
     least = "" if len(known) == len(losses) else "at least "
     total = sum(known)
+    if not total and not least:  # a damaged batch may have held records: nobody can count them
+        return f"no record of {places} that can be read"
     return f"{least}{total:,} record{'' if total == 1 else 's'} of {places}"
 
 

@@ -134,3 +134,16 @@ def test_damage_ends_the_load_where_it_is(tmp_path: Path) -> None:
         assert loaded.stop.position > 0
         assert f"byte {loaded.stop.position}" in loaded.stop.text
         assert loaded.forgotten == {"g", "after"}
+
+
+def test_damage_that_the_start_truncates_does_not_end_the_load(tmp_path: Path) -> None:
+    log = GroupLog(tmp_path).commit(1)
+    (file,) = log.path.glob("*.log")
+    sizes = {0: file.stat().st_size}
+    file.write_bytes(file.read_bytes() + b"\0\0\0\0\0\0\0\1" + bytes(100))
+    rules = [rules_of("4.3")]
+    (before,) = load_coordinator(GROUPS_TOPIC, str(log.path), rules)
+    (after,) = load_coordinator(GROUPS_TOPIC, str(log.path), rules, end_offset=1, sizes=sizes)
+    assert before.stop is not None
+    assert after.is_whole
+    assert after.names == {"g"}

@@ -132,3 +132,11 @@ def test_a_file_without_a_version_has_no_id_of_the_node(tmp_path: Path) -> None:
     for more, starts in (({"node.id": "1"}, False), ({"broker.id": "1"}, True), ({"version": "0"}, False)):
         (path / "meta.properties").write_bytes(meta_properties(ids | more))
         assert ("does not start" in verdict(path)) is not starts, more
+
+
+def test_a_directory_in_the_place_of_a_lost_one_gets_empty_partitions(tmp_path: Path) -> None:
+    first, other = disk(tmp_path / "a", *TWO, *SECOND), second(tmp_path / "b", directory=an_id(77), name="v-0")
+    shutil.rmtree(other / "v-0")
+    assert verdict(first, other).endswith("creates empty partitions in the place of directories that are missing")
+    assert "assigns u-0 to the log directory with directory.id" in said("preflight", first, other)
+    assert "empty partitions" not in verdict(first)

@@ -69,6 +69,14 @@ def test_the_first_line_has_the_loss(crashed: Path) -> None:
     assert tree_hash(crashed) == before
 
 
+def test_what_was_damaged_before_is_not_counted_as_no_loss(demo: Path) -> None:
+    (demo / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    (demo / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    log = max((demo / "orders-0").glob("*.log"))
+    log.write_bytes(log.read_bytes() + b"\0\0\0\0\0\0\0\1" + bytes(200))
+    assert "truncates 1 log: no record that can be read is lost." in verdict(demo)
+
+
 def test_the_rows_have_it_in_parts(crashed: Path) -> None:
     found = rows(crashed)
     (head,) = found["preflight"]
@@ -153,6 +161,13 @@ def test_the_line_in_the_brokers_log_is_named(demo: Path) -> None:
     (event,) = rows(demo)["start_event"]
     assert event["log_line"] == f"Found directory {demo}/lost+found, '...' is not in the form of topic-partition"
     assert "The broker's log then has: Found directory" in run(demo).stdout
+
+
+def test_the_line_of_a_broker_that_has_no_meta_properties_at_all(demo: Path, crashed: Path) -> None:
+    """4.3.1 looks for one that can be read first, and only then for those that are missing."""
+    (demo / "meta.properties").unlink()
+    assert "The broker's log then has: No readable meta.properties files found." in run(demo).stdout
+    assert f"No `meta.properties` found in {demo}" in run(demo, crashed).stdout
 
 
 def test_with_another_log_directory_the_broker_starts_without_one(demo: Path, crashed: Path) -> None:

@@ -244,3 +244,12 @@ def test_what_is_recovered(kafka: str, recovery: int | None, first: int) -> None
         other = PartitionContext(is_clean=is_clean, recovery_point=recovery)
         assert first_recovered((0, 100, 200), other, "t", other.release) is None
         assert first_recovered((0, 100, 200), other, "__cluster_metadata", other.release) == 0
+
+
+def test_a_node_recovers_its_metadata_log_after_a_clean_shutdown_too(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, is_clean=True)
+    disk.partition = write_log(tmp_path / "__cluster_metadata-0", SEGMENTS)
+    disk.flip(10)
+    assert disk.action("batch.crc-mismatch").startswith(
+        "Truncates the log here, because a node recovers its metadata log at every start: "
+    )

@@ -35,9 +35,10 @@ __all__ = [
     "txn_index_fault",
 ]
 
-Occasion = Literal["unclean-stop", "no-index", "odd-index"]
+Occasion = Literal["unclean-stop", "metadata-log", "no-index", "odd-index"]
 RECOVERY_REASONS: Final[dict[Occasion, str]] = {
     "unclean-stop": "the last shutdown was not clean, and the segment is not below the recovery point",
+    "metadata-log": "a node recovers its metadata log at every start",
     "no-index": "it has no offset index",
     "odd-index": "its index is not valid",
 }

@@ -123,6 +123,7 @@ def load_coordinator(
     *,
     start_offset: int = 0,
     end_offset: int = MAX_INT64,
+    sizes: Mapping[int, int] | None = None,
     max_batch_bytes: int = MAX_BATCH_BYTES,
 ) -> list[CoordinatorLoad]:
     """Return what each of some releases makes of a partition. Raises StorageError if it cannot be listed.
@@ -133,27 +134,32 @@ def load_coordinator(
         releases: their rules.
         start_offset: the log start offset.
         end_offset: the log end offset after the start of the broker, which may have truncated the log.
+        sizes: the sizes of the log files after the start, in bytes, by base offset; of damage the offset is not known,
+            so the sizes show whether the start has truncated it. None: as they are on the disk.
         max_batch_bytes: larger batches are damage.
     """
     topic_loads = _GroupLoads if topic == GROUPS_TOPIC else _TransactionLoads
     loads = topic_loads(dict.fromkeys(releases))
-    for item in _items(directory, max_batch_bytes):
+    for item in _items(directory, sizes, max_batch_bytes):
         if item.offset is None or start_offset <= item.offset < end_offset:
             loads.replay(item)
     return [loads.result(rules, directory) for rules in releases]
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
-def _items(directory: str, max_bytes: int) -> Iterator[_Record | LoadStop]:
+def _items(directory: str, sizes: Mapping[int, int] | None, max_bytes: int) -> Iterator[_Record | LoadStop]:
     """Yield the records and markers of a partition, and what of it no broker can read."""
     options = ScanOptions(max_batch_bytes=max_bytes, resync=True)
     for file in unit_of_partition(read_partition(directory), None).files:
+        end = MAX_INT64 if sizes is None or file.base_offset is None else sizes.get(file.base_offset, 0)
+        if not end:  # the start has deleted or emptied it
+            continue
         try:
             with Source.open(file.path) as source:
                 for item in scan(source, base_offset=file.base_offset, options=options):
                     if not isinstance(item, Damage):
                         yield from _records(file.path, item, max_bytes)
-                    elif not item.is_plain_tail:
+                    elif not item.is_plain_tail and item.position < end:
                         yield LoadStop(path=file.path, offset=None, position=item.position, reason=item.detail)
         except StorageError as error:
             yield LoadStop(path=file.path, offset=None, position=0, reason=str(error))

@@ -345,7 +345,7 @@ class PartitionLoad:
                 if problem.kind not in _CAUGHT:
                     self._refuse(live, problem)
                 self._empty(live)
-            live.occasion = "unclean-stop"
+            live.occasion = "metadata-log" if self._partition.topic == METADATA_TOPIC else "unclean-stop"
             if live.size_bytes < before:
                 # LogLoader.recoverLog: more than 0 bytes truncated, so that all later segments are deleted
                 self._remove(number + 1, f"the segment before, of offset {live.base_offset}, is truncated")
