@@ -361,9 +361,7 @@ class _Planner:
 
     def _is_put_at_ends(self, kind: FileKind, findings: Iterable[Finding]) -> bool:
         """Whether recovery points become the ends of replayed logs: a low one in a refused file is no finding yet."""
-        is_recovered = (
-            self._log_dir is not None and self._log_dir.is_clean and self._request.options.get("is_recovered")
-        )
+        is_clean = self._log_dir is not None and self._log_dir.is_clean
         is_refused = any(each.code == "checkpoint.malformed-line" for each in findings)
         is_recovered = bool(self._request.options.get("is_recovered"))
         return kind is FileKind.RECOVERY_POINT and is_clean and is_recovered and is_refused
