@@ -67,6 +67,14 @@ RECOVERIES: Final = {
         "The simulated start of a broker on the files as the plan leaves them.",
         next_step=AS_BROKER,
     ),
+    "recover.not-simulated": FindingType(
+        "error",
+        "Whether a broker starts on this partition after the plan is unknown: {problem}.",
+        "May start: what it does after this place is not simulated.",
+        "Follow what verify says of this file, then plan again.",
+        "The simulated start of a broker on the files as the plan leaves them.",
+        next_step="kafkalog verify {parent}",
+    ),
     "recover.truncated-again": FindingType(
         "error",
         "A broker that starts after an unclean shutdown would still truncate {size_bytes} bytes of this log after the "

@@ -348,14 +348,20 @@ class _Planner:
         for kind in OFFSET_KINDS:
             path = f"{broker_dir.path}/{fixed_file_name(kind)}"
             if kind in kinds and measured is not None:
-                repair = repair_offsets(
-                    measured, kind, tuple(each for each in findings if each.path == path), to_end=False
-                )
+                own = tuple(each for each in findings if each.path == path)
+                repair = repair_offsets(measured, kind, own, to_end=self._is_put_at_ends(kind, own))
                 yield from () if repair is None else (repair,)
         if FileKind.META_PROPERTIES in kinds:
             findings = tuple(each for each in findings if each.path == broker_dir.meta_path)
             repair = repair_meta(broker_dir, findings, self._meta_sources)
             yield from () if repair is None else (repair,)
+
+    def _is_put_at_ends(self, kind: FileKind, findings: Iterable[Finding]) -> bool:
+        """Whether recovery points become the ends of replayed logs: a low one in a refused file is no finding yet."""
+        is_clean = self._log_dir is not None and self._log_dir.is_clean
+        is_refused = any(each.code == "checkpoint.malformed-line" for each in findings)
+        is_recovered = bool(self._request.options.get("is_recovered"))
+        return kind is FileKind.RECOVERY_POINT and is_clean and is_recovered and is_refused
 
     def _at_their_ends(self, repairs: Sequence[FileRepair]) -> list[FileRepair]:
         """Return the repairs with the checkpoints as a clean shutdown leaves them, for verified logs."""

@@ -473,7 +473,8 @@ def start_problems(
             pass
         problem = load.result.problem
         if problem is not None:
-            sink.add("recover.not-started", problem.path, problem=problem.sentence.removesuffix("."))
+            code = "recover.not-started" if problem.is_failure else "recover.not-simulated"
+            sink.add(code, problem.path, problem=problem.sentence.removesuffix("."))
             break
         if load.result.lost_bytes:
             sink.add("recover.truncated-again", path, size_bytes=load.result.lost_bytes)

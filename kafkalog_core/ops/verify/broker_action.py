@@ -59,7 +59,6 @@ _HARMLESS: Final = frozenset({_OTHER, *(reason for reason, damage in LOG_DAMAGE.
 """Reasons of places that remain what they are if a start fails elsewhere."""
 _GAPS: Final = frozenset({"segment.gap", "segment.overlap", "batch.gap", "batch.gaps"})
 """Findings about offsets, and not about the bytes at their place; those between segments have no position."""
-_NO_FAILURE: Final = frozenset({"unknown", "misnamed"})
 _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
 _BY_CHECKSUM: Final = frozenset({"crc-mismatch", "unknown-magic"})
 
@@ -212,7 +211,7 @@ class Starts:
     def failure_after_crash(self) -> tuple[str, int | None] | None:
         """Path and byte at which the start after an unclean shutdown fails; None: it does not."""
         problem = None if self._unclean is None else self._unclean.result.problem
-        return None if problem is None or problem.kind in _NO_FAILURE else (problem.path, problem.position)
+        return None if problem is None or not problem.is_failure else (problem.path, problem.position)
 
     def _either(self, place: DamagePlace, end_offset: int | None, otherwise: str) -> BrokerAction | None:
         if self._clean is None or self._unclean is None:

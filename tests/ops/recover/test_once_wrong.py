@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def test_where_only_the_simulation_ends_a_broker_is_not_said_to_stop(tmp_path: Path) -> None:
+    """Fault `file.unpadded_name`: "would not start" was said of a disk on which real brokers started."""
+    written = write(tmp_path)
+    (written.partition / "5.log").touch()
+    (left,) = (each for each in plan(written.root, only_copy=True).plan.report.refusals if "recover." in each.code)
+    assert left.code == "recover.not-simulated"
+
+
 @pytest.mark.parametrize("offset", [0, 12, 35])
 def test_beside_a_clean_shutdown_file_the_recovery_point_is_put_at_the_end(tmp_path: Path, offset: int) -> None:
     """Seed 3: a broker does the same (LogLoader.recoverLog); it was left as what a person has to repair."""
@@ -31,6 +39,15 @@ def test_beside_a_clean_shutdown_file_the_recovery_point_is_put_at_the_end(tmp_p
     assert (written.root / RECOVERY).read_text() == "0\n1\nt 0 36\n"
     assert (written.root / MARK).exists()
     assert set(read_offsets(written.partition)) == set(range(36))
+
+
+def test_a_recovery_point_of_a_refused_file_is_put_at_the_end_too(tmp_path: Path) -> None:
+    """Fault `recovery_point.malformed_line`: the first recovery repaired the file, and the next one its low line."""
+    written = write(tmp_path, is_clean=True)
+    (written.root / RECOVERY).write_text("0\n2\nt 0 5\nt\n")
+    recover(written.root, only_copy=True)
+    assert (written.root / RECOVERY).read_text() == "0\n1\nt 0 36\n"
+    assert not plan(written.root, only_copy=True).plan.changes
 
 
 def test_a_replacement_gets_the_index_that_it_lacks(tmp_path: Path) -> None:

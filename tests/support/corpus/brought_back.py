@@ -168,17 +168,20 @@ def state(log_dir: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def served(log_dir: Path, options: dict[str, Any], now_ms: int) -> int:
-    """How many records a broker has after an unclean start; none where it does not start."""
+    """How many records, by partition and offset, a broker has after an unclean start; none where it does not start.
+
+    A record that the log has twice is one record.
+    """
     results = starts(log_dir, options, now_ms, is_clean=False)
     if any(result.problem is not None for result in results.values()) or _stops(log_dir, options, now_ms):
         return 0
-    found = 0
-    for result in results.values():
+    found: Offsets = set()
+    for name, result in results.items():
         for each in result.segments:
             if each.segment is not None and each.segment.log is not None:
                 offsets = _offsets(each.segment.log.path, each.base_offset, each.size_bytes)
-                found += sum(1 for offset in offsets if offset >= result.log_start_offset)
-    return found
+                found |= {(name, offset) for offset in offsets if offset >= result.log_start_offset}
+    return len(found)
 
 
 def _stops(log_dir: Path, options: dict[str, Any], now_ms: int) -> bool:

@@ -85,6 +85,11 @@ class LoadProblem(Struct, frozen=True, kw_only=True):
     sentence: str
     position: int | None = None
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the broker fails there; else only the simulation ends there, and the broker may start."""
+        return self.kind not in {"unknown", "misnamed"}
+
 
 class LoadedSegment(Struct, frozen=True, kw_only=True):
     """A segment that is there after the start.
