@@ -127,6 +127,8 @@ def zookeeper_command(paths: tuple[str, ...], output: str, **given: Any) -> int:
     if len(modes) > 1:
         raise click.UsageError("--tree, --get, --history, --diff and --rebalance exclude each other")
     mode = modes[0] if modes else "summary"
+    if given["under"] != "/" and mode in {"nodes", "history", "rebalance"}:
+        raise click.UsageError("--under is for --tree, --diff and the rows of the whole tree")
     request = _request(paths, given, has_nodes=output != "table")
     writer = open_results(ZOOKEEPERS, output, mode, paths)
     with watched() as progress:

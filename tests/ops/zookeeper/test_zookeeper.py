@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -181,12 +182,19 @@ def test_a_rebalance_that_was_not_finished_is_seen(tmp_path: Path) -> None:
 def test_options_that_exclude_each_other(secured: Path) -> None:
     assert run("--tree", "--get", "/", secured / "data").exit_code == 2
     assert run("--txn-log-dir", secured, secured / "data", secured / "data2").exit_code == 2
+    assert run("--get", "/", "--under", "/a", secured / "data").exit_code == 2
 
 
 def test_other_directories_are_refused_in_a_sentence(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert (done.exit_code, "no snapshot and no transaction log of ZooKeeper" in done.stderr) == (3, True)
-    assert run(tmp_path / "none").exit_code == 3
+    assert "no such file or directory" in run(tmp_path / "none").stderr
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "file").write_bytes(b"")
+    for name in ("fifo", "file"):
+        assert "not a directory; name dataDir" in run(tmp_path / name).stderr
+    (tmp_path / "loop").symlink_to("loop")
+    assert "lead in a circle" in run(tmp_path / "loop").stderr
 
 
 def test_a_subtree_alone(tmp_path: Path) -> None:
