@@ -249,6 +249,20 @@ def test_a_stored_plan_is_the_same_plan(disks: Path) -> None:
     assert again.changes == stored.changes == plan.changes
 
 
+@pytest.mark.parametrize(
+    ("action", "options", "says"),
+    [
+        ("force-standalone", {}, "node 1 is the only voter already"),
+        ("change-address", {"addresses": {"1": ["kafka-1.new", 9093]}}, "have these addresses already"),
+    ],
+)
+def test_the_second_time_there_is_nothing_to_do(disks: Path, action: str, options: dict[str, Any], says: str) -> None:
+    apply(draft(disks, (1,), action, **options))
+    again = draft(disks, (1, 4), action, **options).plan
+    assert says in str(again.report.verdict)
+    assert again.changes == ()
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 def test_disks_of_two_clusters(disks: Path) -> None:
     meta = disks / "4" / "meta.properties"

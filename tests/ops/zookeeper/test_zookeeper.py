@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -148,6 +149,22 @@ def test_the_servers_of_an_ensemble(tmp_path: Path) -> None:
     assert [row["code"] for row in of_type(found, "finding")] == ["zookeeper.behind"]
     alone = of_type(rows(ensemble / "server.3"), "zookeeper")
     assert [row["topics"] for row in alone] == [2]
+
+
+def test_a_server_that_is_named_twice_counts_once(secured: Path) -> None:
+    (tree, *_) = rows(secured / "data", secured / "data" / "version-2")
+    assert tree["type"] == "zookeeper"
+
+
+def test_the_next_commands_find_their_nodes_in_the_same_tree(secured: Path) -> None:
+    moments: tuple[tuple[str, ...], ...] = ((), ("--at", "0x1"), ("--txn-log-dir", str(secured / "data")))
+    for words in moments:
+        lines = run(*words, secured / "data").stdout.splitlines()
+        commands = [shlex.split(line.partition(": kafkalog zookeeper ")[2]) for line in lines if ": kafkalog " in line]
+        assert len(commands) == 2
+        for command in commands:
+            assert set(words) <= set(command)
+            assert run(*command).exit_code == 0, command
 
 
 def test_who_should_own_what(tmp_path: Path) -> None:
