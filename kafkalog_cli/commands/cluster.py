@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -24,6 +24,9 @@ from kafkalog_core.ops.cluster.recreate import Form, Recreation
 from kafkalog_core.ops.cluster.request import ClusterRequest
 from kafkalog_core.output import clusters, tables
 from kafkalog_core.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["cluster_command"]
 
@@ -125,8 +128,7 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
 
     Nothing is written.
     """
-    if is_history and other is not None:
-        raise click.UsageError("--history and --diff are two questions: ask one of them")
+    _check_options(given, other, output, is_history=is_history)
     report = Report()
     asked = ClusterRequest(
         targets=resolve_readable(paths, Selection(), report),
@@ -137,19 +139,34 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
         has_partitions=output != "table" or bool(given["topics"]),
     )
     if given["form"] is not None:
-        if is_history or other is not None:
-            raise click.UsageError("--recreate is of one image: leave out --history and --diff")
-        if output != "table":
-            raise click.UsageError("--recreate prints a script or resources: leave out --output")
         return _recreation(asked, given["form"], with_assignments=given["with_assignments"])
     if is_history:
         return _history(asked, output, report)
     if other is not None:
         return _difference(_other(other, asked, report), asked, output, report)
     parts = tuple(name for name in ("configs", "acls", "users") if given[f"shows_{name}"])
-    writer = open_results(CLUSTERS, output, parts, asked, paths)
+    writer = open_results(CLUSTERS, output, parts, asked)
     with watched() as progress:
         return write_results(writer, cluster(asked, report, progress), report)
+
+
+def _check_options(given: Mapping[str, Any], other: str | None, output: str, *, is_history: bool) -> None:
+    """Raise UsageError for options that contradict each other, and for those that would have no effect."""
+    if is_history and other is not None:
+        raise click.UsageError("--history and --diff are two questions: ask one of them")
+    if given["form"] is not None:
+        if is_history or other is not None:
+            raise click.UsageError("--recreate is of one image: leave out --history and --diff")
+        if output != "table":
+            raise click.UsageError("--recreate prints a script or resources: leave out --output")
+        if given["topics"] or given["brokers"]:
+            raise click.UsageError("--recreate is of the whole cluster: leave out --topic and --broker")
+        if given["shows_secrets"]:
+            raise click.UsageError("--recreate prints no secrets: leave out --show-secrets")
+    if given["with_assignments"] and given["form"] != "shell":
+        raise click.UsageError("--assignments is for --recreate shell")
+    if other is not None and given["brokers"]:
+        raise click.UsageError("--diff compares the whole cluster, or --topic: leave out --broker")
 
 
 def _recreation(request: ClusterRequest, form: Form, *, with_assignments: bool) -> int:

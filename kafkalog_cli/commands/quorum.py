@@ -16,6 +16,8 @@ from kafkalog_core.errors import NotFoundError
 from kafkalog_core.kafka.sim.quorum_disk import metadata_dir_of
 from kafkalog_core.ops.quorum.planning import ACTIONS, targets_of
 from kafkalog_core.ops.quorum.quorum import read_quorum
+from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.paths import exists
 from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
@@ -90,9 +92,12 @@ def quorum_command(
 
 
 def _metadata_dir(path: str) -> str:
-    """Return the directory of the metadata log that a path names. Raises NotFoundError."""
+    """Return the directory of the metadata log that a path names. Raises StorageError, UsageError."""
     directory = metadata_dir_of(path)
     if directory is None:
+        if path in ACTIONS and not exists(path):
+            raise click.UsageError(f"{path} is an action: it comes once, after the paths")
+        stat_path(path)  # what is not there, or cannot be looked at, is another answer than a directory without a log
         raise NotFoundError(
             "has no metadata log (__cluster_metadata-0); name the log directory of a KRaft node that has one, by its "
             "metadata.log.dir or else the first of its log.dirs",

@@ -17,10 +17,12 @@ from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.kafka.sim.zookeeper.data_dir import is_data_dir
 from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid
+from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
 from kafkalog_core.ops.zookeeper import zookeeper
 from kafkalog_core.ops.zookeeper.nodes import normal_path
 from kafkalog_core.ops.zookeeper.request import ZookeeperRequest
 from kafkalog_core.storage.logdir import is_broker_dir
+from kafkalog_core.text import moment
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -127,8 +129,10 @@ def zookeeper_command(paths: tuple[str, ...], output: str, **given: Any) -> int:
     if len(modes) > 1:
         raise click.UsageError("--tree, --get, --history, --diff and --rebalance exclude each other")
     mode = modes[0] if modes else "summary"
+    if given["under"] != "/" and mode in {"nodes", "history", "rebalance"}:
+        raise click.UsageError("--under is for --tree, --diff and the rows of the whole tree")
     request = _request(paths, given, has_nodes=output != "table")
-    writer = open_results(ZOOKEEPERS, output, mode, paths)
+    writer = open_results(ZOOKEEPERS, output, mode, _moment_words(request), paths)
     with watched() as progress:
         return write_results(writer, _items(mode, given, request, report, progress), report)
 
@@ -152,6 +156,15 @@ def _request(paths: tuple[str, ...], given: dict[str, Any], *, has_nodes: bool) 
         has_nodes=has_nodes,
         shows_secrets=given["show_secrets"],
     )
+
+
+def _moment_words(request: ZookeeperRequest) -> list[str]:
+    """Return the options with which another command reads the same tree."""
+    until = request.until
+    words = [] if request.txn_log_dir is None else ["--txn-log-dir", request.txn_log_dir]
+    if until.zxid is not None:
+        return [*words, "--at", zxid_text(until.zxid)]
+    return words if until.time_ms is None else [*words, "--at", moment(until.time_ms)]
 
 
 def _items(

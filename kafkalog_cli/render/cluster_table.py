@@ -17,11 +17,13 @@ from kafkalog_cli.render.grid import (
 )
 from kafkalog_cli.render.summary import SummaryTable, closed, sentence_texts
 from kafkalog_core.command_lines import shell_line
-from kafkalog_core.text import count_of, first_of
+from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.text import count_of, first_of, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafkalog_core.kafka.sim.metadata_log import Until
     from kafkalog_core.ops.cluster.request import ClusterFound, ClusterRequest, Row
 
 __all__ = ["ClusterTable"]
@@ -181,12 +183,13 @@ _FEATURES: Final = (word_column("feature", "name"), number_column("level", "leve
 class ClusterTable(SummaryTable["ClusterFound"]):
     """The one result of `kafkalog cluster`."""
 
-    def __init__(self, parts: Sequence[str], request: ClusterRequest, paths: Sequence[str]) -> None:
-        """Take the parts that options ask for (`configs`, `acls`, `users`), the request, and the paths as named."""
+    def __init__(self, parts: Sequence[str], request: ClusterRequest) -> None:
+        """Take the parts that options ask for (`configs`, `acls`, `users`), and the request."""
         super().__init__()
         self._parts = parts
         self._request = request
-        self._paths = tuple(paths)
+        # What was read: a path that names nothing would be refused again in the next command.
+        self._words = [*_moment_words(request.until), *dict.fromkeys(each.path for each in request.targets)]
         self._found: ClusterFound | None = None
 
     def write(self, found: ClusterFound) -> None:
@@ -250,7 +253,7 @@ class ClusterTable(SummaryTable["ClusterFound"]):
         if "configs" not in self._parts:
             lines += table_lines(_CONFIGS, found.configs, self.width, noun="setting", most=SHOWN)
         words = [word for glob in self._request.topics for word in ("--topic", glob)]
-        line = shell_line(["kafkalog", "cluster", "--history", *words, *self._paths])
+        line = shell_line(["kafkalog", "cluster", "--history", *words, *self._words])
         return [*lines, Text(), Text(f"who led when, and what changed: {line}", "bold")]
 
     def _broker_lines(self, found: ClusterFound) -> list[Text]:
@@ -279,8 +282,15 @@ class ClusterTable(SummaryTable["ClusterFound"]):
         if not found.topics:
             return []
         name = str(min(found.topics, key=_weight)["topic"])
-        line = shell_line(["kafkalog", "cluster", "--topic", name, *self._paths])
+        line = shell_line(["kafkalog", "cluster", "--topic", name, *self._words])
         return [Text(), Text(f"the partitions and settings of one topic: {line}", "bold")]
+
+
+def _moment_words(until: Until) -> list[str]:
+    """Return the option that asks for a moment again; empty: it is the end of the log."""
+    if until.offset != MAX_INT64:
+        return ["--at", str(until.offset)]
+    return [] if until.time_ms == MAX_INT64 else ["--at", moment(until.time_ms)]
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------

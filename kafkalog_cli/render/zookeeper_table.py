@@ -134,10 +134,11 @@ _OWNERS: Final = (
 class ZookeeperTable(SummaryTable["RowsFound | ZookeeperFound | ZookeeperBasis"]):
     """The cluster, or what was asked for instead."""
 
-    def __init__(self, mode: str, paths: Sequence[str]) -> None:
-        """Take what is shown, and the paths on the command line."""
+    def __init__(self, mode: str, words: Sequence[str], paths: Sequence[str]) -> None:
+        """Take what is shown, the options with which another command reads the same tree, and the paths as named."""
         super().__init__()
         self._mode = mode
+        self._words = tuple(words)
         self._paths = tuple(paths)
         self._servers: list[Row] = []
         self._clusters: list[ZookeeperFound] = []
@@ -181,8 +182,8 @@ class ZookeeperTable(SummaryTable["RowsFound | ZookeeperFound | ZookeeperBasis"]
         """Return what the answer depends on, and the commands that lead on."""
         lines = [Text(), *(line for note in self._basis.notes for line in sentence_texts(note, self.width, "dim"))]
         if self._mode == "summary":
-            for purpose, *words in (("all nodes", "--tree"), ("one node", "--get", "/controller")):
-                command = shell_line(["kafkalog", "zookeeper", *words, *self._paths])
+            for purpose, *words in (("all nodes", "--tree"), ("one node", "--get", self._some_node())):
+                command = shell_line(["kafkalog", "zookeeper", *words, *self._words, *self._paths])
                 lines.append(Text(f"{purpose}: {command}", "bold"))
         return lines
 
@@ -194,6 +195,16 @@ class ZookeeperTable(SummaryTable["RowsFound | ZookeeperFound | ZookeeperBasis"]
         parts += [counts_cell(summary["codes"])] if summary.get("codes") else []
         parts += [f"{count_of(summary.get('rows'), 'row')} shown", f"exit status {summary.get('exit_status')}"]
         return Text(" | ".join(parts), VERDICT_STYLES[word])
+
+    def _some_node(self) -> str:
+        """Return a node that the tree has: the controller if there was one, else a topic."""
+        for state in (each.state for each in self._clusters):
+            if state is not None and state.controller is not None:
+                return f"{state.chroot}/controller"
+            topics = [] if state is None else [name for name, each in state.topics.items() if each.partitions]
+            if state is not None and topics:
+                return f"{state.chroot}/brokers/topics/{min(topics)}"
+        return "/zookeeper"
 
     # --- the cluster --------------------------------------------------------------------------------------------------
     def _summary(self) -> list[Text]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -56,17 +57,15 @@ SECURITY_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "
 SCRAM_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """org.apache.kafka.clients.admin.ScramMechanism."""
 
-_SECRET_ENDS: Final = (
-    "password",
-    "sasl.jaas.config",
-    "ssl.keystore.key",
-    "ssl.keystore.certificate.chain",
-    "ssl.truststore.certificates",
-    "secret",
-    "secret.key",
+_SECRET_NAME: Final = re.compile(
+    # ConfigDef.Type.PASSWORD, with any prefix of a listener: these, and names with "password", "secret" or "jaas".
+    r"ssl\.(keystore\.(key|certificate\.chain)|truststore\.certificates)$"
+    # Settings of plugins. A broker takes each setting of an unknown type for sensitive (KafkaConfig.maybeSensitive);
+    # here a name that speaks of a secret is hidden, so that the other ones can be compared.
+    r"|password|passphrase|passwd|secret|credential|jaas|token$|(access|account|api|private|shared)[._-]?key",
+    re.IGNORECASE,
 )
-"""The ends of the names of settings of ConfigDef.Type.PASSWORD, with any prefix of a listener. A metadata log has their
-values in clear text (KRaft encrypts none)."""
+"""Names of settings whose values are secret. A metadata log has them in clear text (KRaft encrypts none)."""
 
 
 def word_of(words: Mapping[int, str], number: int) -> str:
@@ -76,4 +75,4 @@ def word_of(words: Mapping[int, str], number: int) -> str:
 
 def is_secret(setting: str) -> bool:
     """Return whether the value of a setting is a password, a key or the like."""
-    return setting.endswith(_SECRET_ENDS)
+    return _SECRET_NAME.search(setting) is not None

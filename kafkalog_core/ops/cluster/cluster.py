@@ -81,7 +81,7 @@ def disks_of(targets: Iterable[Target]) -> ClusterDisks:
         elif isinstance(target, LogDirTarget):
             if target.broker_path is not None:
                 disks.log_dirs[target.path] = target.partitions
-            log = f"{target.path}/{METADATA_TOPIC}-0"
+            log = f"{target.path.rstrip('/')}/{METADATA_TOPIC}-0"
             if is_directory(log):
                 disks.logs.append(log)
         elif target.place.name.topic == METADATA_TOPIC:

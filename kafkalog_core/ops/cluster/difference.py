@@ -76,7 +76,8 @@ def differences(
             row: Row = {"kind": kind, "what": what}
             if one is None or other is None:
                 change = "added" if one is None else "removed"
-                yield {**row, "change": change, "before": _whole(kind, one), "after": _whole(kind, other)}
+                shown = [_whole(kind, each, shows_secrets=shows_secrets) for each in (one, other)]
+                yield {**row, "change": change, "before": shown[0], "after": shown[1]}
                 continue
             for column in dict.fromkeys((*one, *other)):
                 values = one.get(column), other.get(column)
@@ -128,11 +129,11 @@ def _is_hidden(row: Row, column: str) -> bool:
     return column in {"salt", "stored_key", "server_key"} or (column == "value" and bool(row.get("is_secret")))
 
 
-def _whole(kind: str, row: Row | None) -> str | None:
+def _whole(kind: str, row: Row | None, *, shows_secrets: bool) -> str | None:
     """Return what there is of a thing that one image lacks: all columns but those of its name."""
     if row is None:
         return None
-    values = {name: _HIDDEN if _is_hidden(row, name) else value for name, value in row.items()}
+    values = {name: _HIDDEN if _is_hidden(row, name) and not shows_secrets else value for name, value in row.items()}
     return _text({name: value for name, value in values.items() if name not in _KEYS[kind] and value not in (None, [])})
 
 

@@ -104,6 +104,14 @@ class _Planner:
 
     def _standalone(self) -> PlanReport:
         quorum, disk = self._quorum, self._disk
+        if quorum.voters == (self._node_id,) and self._is_whole() and not self._addresses:
+            # Another epoch would only make the undo of the first one harder.
+            sentence = (
+                "If force-standalone has made it so, nodes that were voters before must not start with the metadata "
+                "log on their disks, and controller.quorum.bootstrap.servers of every node has to name this one. What "
+                f"was done: kafkalog undo --list {shell_path(disk.log_dir)}"
+            )
+            return self._report(f"{_name(disk)} is the only voter already: {_IN_THE_LOG}", [sentence], [])
         stage_whole_end(disk, self._stage)
         if disk.is_dynamic:
             stage_election(disk, [self._own_voter()], self._epoch, self._request.now_ms, self._stage)
@@ -139,8 +147,10 @@ class _Planner:
         if unknown:
             reason = f"node {unknown[0]} is none of the {voters_text(quorum.voters)}"
             raise _refused(disk, reason, WayOut("name voters alone with --address"))
-        stage_whole_end(disk, self._stage)
         changed = [with_addresses(voter, self._addresses.get(voter.voter_id)) for voter in voters]
+        if changed == list(voters) and self._is_whole():
+            return self._report(f"the voters have these addresses already: {_IN_THE_LOG}", [_NEW_SETTINGS], [])
+        stage_whole_end(disk, self._stage)
         stage_election(disk, changed, self._epoch, self._request.now_ms, self._stage)
         stage_quorum_state(disk, self._epoch, self._stage, leader_id=self._node_id)
         shown = first_of([f"node {node} at {host}:{port}" for node, (host, port) in sorted(self._addresses.items())])
@@ -194,6 +204,16 @@ class _Planner:
             differences,
         )
         return replace(found, losses=report.losses, release=report.release, needs_release=report.needs_release)
+
+    def _is_whole(self) -> bool:
+        """Return whether a start changes nothing of the log, and no named node has seen a later epoch."""
+        disk = self._disk
+        return (
+            self._quorum.is_voter(disk)
+            and disk.epoch == self._quorum.epoch
+            and disk.torn is None
+            and not disk.is_replaced
+        )
 
     # --- what they have in common -------------------------------------------------------------------------------------
     @property
@@ -342,6 +362,7 @@ _AHEAD: Final = (
     "its process there (the leader requested truncation below the high watermark): restart it. It renames the "
     "directories of topics that are gone to -stray, and keeps their records"
 )
+_IN_THE_LOG: Final = "nothing has to be changed in the log"
 _NEW_SETTINGS: Final = (
     "Set listeners, advertised.listeners and controller.quorum.bootstrap.servers of every node to the new addresses, "
     "and start all voters: the other voters take the addresses from this log"

@@ -10,6 +10,7 @@ from kafkalog_core.kafka.sim.zookeeper.restoring import restore
 from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
 from kafkalog_core.ops.zookeeper.request import RowsFound
 from kafkalog_core.output import tables
+from kafkalog_core.storage.paths import real
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -41,7 +42,12 @@ class Chosen(Struct, kw_only=True):
 
 def choose_server(request: ZookeeperRequest, progress: Progress) -> Chosen:
     """Return the server that an election would prefer. Raises StorageError, UnknownFileError."""
-    dirs = [read_data_dir(path, request.txn_log_dir) for path in request.data_dirs]
+    # Of a server that is named twice, as dataDir and as version-2 in it, the files count once: it has one vote.
+    servers: dict[str, DataDir] = {}
+    for path in request.data_dirs:
+        found = read_data_dir(path, request.txn_log_dir)
+        servers.setdefault(real((found.snapshots or found.logs)[0].path), found)
+    dirs = list(servers.values())
     if len(dirs) == 1:
         # Read once: the end is known when it is restored.
         return Chosen(data_dir=dirs[0], servers=RowsFound(tables.ZOOKEEPER_SERVER, ()), notes=[], findings=[])

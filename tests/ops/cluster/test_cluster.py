@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.topics.cluster_names import is_secret
 from kafkalog_core.topics.metadata_records import encode_record
 from tests.support import build
 from tests.support.clusters import BROKER, TOPIC, config_record, partition_record, topic_record, write_meta
@@ -214,6 +215,36 @@ def test_secrets_are_hidden_unless_asked_for(disk: Path) -> None:
     assert [row["value"] for row in rows("cluster_config", disk) if row["is_secret"]] == [None]
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("listener.name.x.plain.sasl.jaas.config", True),
+        ("SSL.Keystore.PASSWORD", True),
+        ("rsm.config.s3.secret.access.key", True),
+        ("my.plugin.api.token", True),
+        ("ssl.keystore.key", True),
+        ("ssl.keystore.location", False),
+        ("sasl.oauthbearer.token.endpoint.url", False),
+        ("compression.type", False),
+    ],
+)
+def test_names_of_secrets(name: str, expected: bool) -> None:
+    assert is_secret(name) == expected
+
+
+def test_secrets_of_what_was_added_are_shown_if_asked_for(disk: Path) -> None:
+    append(disk, 53, config_record(BROKER, "1", "my.plugin.api.token", "hunter2"))
+    assert "hunter2" not in command("--diff", "52", disk)
+    assert "hunter2" in command("--diff", "52", "--show-secrets", disk)
+
+
+# --- the next command -------------------------------------------------------------------------------------------------
+def test_the_next_command_is_about_the_same_moment_and_what_could_be_read(disk: Path, tmp_path: Path) -> None:
+    text = command("--at", "30", tmp_path / "nothing", f"{disk}/", status=3)
+    assert f"kafkalog cluster --topic customers --at 30 {disk}/\n" in text
+    assert f"As {disk}/{METADATA} shows it" in " ".join(text.split())
+
+
 # --- history and differences ------------------------------------------------------------------------------------------
 def test_the_history_of_a_topic() -> None:
     events = rows("cluster_event", "--history", "--topic", "orders", DEMO)
@@ -274,3 +305,10 @@ def test_differences_of_moments_and_of_disks(disk: Path) -> None:
 def test_history_and_difference_are_two_questions() -> None:
     command("--history", "--diff", "1", DEMO, status=2)
     command("--at", "yesterday", DEMO, status=2)
+    command("--diff", "1", "--broker", "1", DEMO, status=2)
+
+
+@pytest.mark.parametrize("words", [("--topic", "a"), ("--show-secrets",), ("--history",)])
+def test_options_that_do_nothing_for_a_script(words: tuple[str, ...]) -> None:
+    command("--recreate", "shell", *words, DEMO, status=2)
+    command("--assignments", *words, DEMO, status=2)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from click.testing import CliRunner
 
+from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.kafka.sim.quorum_disk import LogEnd, metadata_dir_of, on_majority, read_quorum_disk
 from kafkalog_core.ops.planners import make_plan, parse_plans, plan_file
@@ -247,6 +249,20 @@ def test_a_stored_plan_is_the_same_plan(disks: Path) -> None:
     assert again.changes == stored.changes == plan.changes
 
 
+@pytest.mark.parametrize(
+    ("action", "options", "says"),
+    [
+        ("force-standalone", {}, "node 1 is the only voter already"),
+        ("change-address", {"addresses": {"1": ["kafka-1.new", 9093]}}, "have these addresses already"),
+    ],
+)
+def test_the_second_time_there_is_nothing_to_do(disks: Path, action: str, options: dict[str, Any], says: str) -> None:
+    apply(draft(disks, (1,), action, **options))
+    again = draft(disks, (1, 4), action, **options).plan
+    assert says in str(again.report.verdict)
+    assert again.changes == ()
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 def test_disks_of_two_clusters(disks: Path) -> None:
     meta = disks / "4" / "meta.properties"
@@ -306,6 +322,18 @@ def test_voters_that_are_a_setting(disks: Path) -> None:
     )
     quorum = quorum_of(disks, 1)
     assert (quorum.voters, quorum.longest.is_dynamic) == ((1, 2, 3), False)
+
+
+def test_paths_that_are_no_log_directory(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for words, reason in (
+        ([tmp_path / "none"], "no such file or directory"),
+        ([tmp_path / "loop"], "lead in a circle"),
+        ([tmp_path], "has no metadata log"),
+        (["force-standalone", tmp_path], "comes once, after the paths"),
+    ):
+        done = CliRunner().invoke(cli, ["quorum", *map(str, words)])
+        assert (reason in done.stderr, done.exit_code in {2, 3}) == (True, True), done.stderr
 
 
 def test_the_directory_of_the_log(disks: Path) -> None:

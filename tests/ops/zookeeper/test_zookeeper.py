@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,6 +153,22 @@ def test_the_servers_of_an_ensemble(tmp_path: Path) -> None:
     assert [row["topics"] for row in alone] == [2]
 
 
+def test_a_server_that_is_named_twice_counts_once(secured: Path) -> None:
+    (tree, *_) = rows(secured / "data", secured / "data" / "version-2")
+    assert tree["type"] == "zookeeper"
+
+
+def test_the_next_commands_find_their_nodes_in_the_same_tree(secured: Path) -> None:
+    moments: tuple[tuple[str, ...], ...] = ((), ("--at", "0x1"), ("--txn-log-dir", str(secured / "data")))
+    for words in moments:
+        lines = run(*words, secured / "data").stdout.splitlines()
+        commands = [shlex.split(line.partition(": kafkalog zookeeper ")[2]) for line in lines if ": kafkalog " in line]
+        assert len(commands) == 2
+        for command in commands:
+            assert set(words) <= set(command)
+            assert run(*command).exit_code == 0, command
+
+
 def test_who_should_own_what(tmp_path: Path) -> None:
     directory = unpacked("groups-0.8.2.2", tmp_path)
     found = of_type(rows("--rebalance", "zklive", directory), "zookeeper_owner")
@@ -183,12 +201,19 @@ def test_a_rebalance_that_was_not_finished_is_seen(tmp_path: Path) -> None:
 def test_options_that_exclude_each_other(secured: Path) -> None:
     assert run("--tree", "--get", "/", secured / "data").exit_code == 2
     assert run("--txn-log-dir", secured, secured / "data", secured / "data2").exit_code == 2
+    assert run("--get", "/", "--under", "/a", secured / "data").exit_code == 2
 
 
 def test_other_directories_are_refused_in_a_sentence(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert (done.exit_code, "no snapshot and no transaction log of ZooKeeper" in done.stderr) == (3, True)
-    assert run(tmp_path / "none").exit_code == 3
+    assert "no such file or directory" in run(tmp_path / "none").stderr
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "file").write_bytes(b"")
+    for name in ("fifo", "file"):
+        assert "not a directory; name dataDir" in run(tmp_path / name).stderr
+    (tmp_path / "loop").symlink_to("loop")
+    assert "lead in a circle" in run(tmp_path / "loop").stderr
 
 
 def test_a_subtree_alone(tmp_path: Path) -> None:

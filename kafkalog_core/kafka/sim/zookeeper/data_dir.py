@@ -15,7 +15,8 @@ from kafkalog_core.errors import (
 from kafkalog_core.format.decompression import decompress
 from kafkalog_core.format.streams import OddStreamError
 from kafkalog_core.format.zookeeper.snapshots import decode_snapshot
-from kafkalog_core.storage.listing import names_in
+from kafkalog_core.storage.listing import names_in, stat_path
+from kafkalog_core.storage.paths import exists, is_directory
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
@@ -124,6 +125,9 @@ def read_snapshot(file: ZxidFile) -> Snapshot:
 def _version_dir(path: str) -> str:
     """Return the directory with the files: the one that was named, or version-2 in it."""
     path = path.rstrip("/") or "/"
+    if exists(path) and not is_directory(path):
+        stat_path(path)  # a link that leads nowhere or in a circle
+        raise UnknownFileError("not a directory; name dataDir, which has the directory version-2", path=path)
     names = set(names_in(path))
     return path if VERSION_DIR not in names else f"{path}/{VERSION_DIR}"
 
