@@ -360,7 +360,7 @@ class _Planner:
             yield from () if repair is None else (repair,)
 
     def _is_put_at_ends(self, kind: FileKind, findings: Iterable[Finding]) -> bool:
-        """Whether recovery points become the ends of replayed logs: a low one in a refused file is no finding yet."""
+        """Whether recovery points become the ends of replayed logs: nobody reports a low one in a refused file."""
         is_clean = self._log_dir is not None and self._log_dir.is_clean
         is_refused = any(each.code == "checkpoint.malformed-line" for each in findings)
         is_recovered = bool(self._request.options.get("is_recovered"))
