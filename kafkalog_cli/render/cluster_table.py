@@ -61,7 +61,7 @@ _BROKERS: Final = (
 _ALIVE_BROKERS: Final = tuple(
     column for column in _BROKERS if column.title not in {"release", "state", "log directories"}
 )
-"""With ZooKeeper: a registration has no release and no ids of log directories, and each broker that has one is alive."""
+"""With ZooKeeper: a registration has neither a release nor ids of log directories, and its broker is alive."""
 _CONTROLLERS: Final = (
     number_column("controller", "node_id"),
     word_column("release", "release", 2),

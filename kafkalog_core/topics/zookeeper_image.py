@@ -57,25 +57,9 @@ def image_of_zookeeper(state: KafkaState) -> tuple[ClusterImage, list[str]]:
     for kind, name, values in state.configs:
         if kind in _RESOURCE_TYPES:
             image.configs[_RESOURCE_TYPES[kind], "" if name == DEFAULT_ENTITY else name] = dict(values)
-    for entity, values in state.quotas:
-        numbers = {key: number for key, value in values.items() if (number := _quota(value)) is not None}
-        if numbers:
-            image.quotas[entity] = numbers
-        if len(numbers) < len(values):
-            names = ", ".join(sorted(values.keys() - numbers.keys()))
-            left.append(f"left out: quotas of {_entity_text(entity)} that are not numbers ({names})")
-    entries = [_acl(acl) for acl in state.acls]
-    known = [entry for entry in entries if entry is not None]
-    image.acls = {f"{number}": entry for number, entry in enumerate(known)}
-    if len(known) < len(entries):
-        left.append(f"left out: {len(entries) - len(known)} ACLs with words that no release of Kafka knows")
-    for user, mechanisms in state.users.items():
-        for name, values in mechanisms.items():
-            credential = _credential(user, name, values)
-            if credential is None:
-                left.append(f"left out: the {name} credential of user {user}, which no release of Kafka can read")
-            else:
-                image.users[user, credential.mechanism] = credential
+    _add_quotas(image, state, left)
+    _add_acls(image, state, left)
+    _add_users(image, state, left)
     image.tokens = {token_id: _token(token_id, fields) for token_id, fields in state.tokens.items()}
     image.features = dict(_features(state.features))
     # ProducerIdBlockZNode: the end is the last id of the block.
@@ -118,6 +102,34 @@ def _add_topics(image: ClusterImage, state: KafkaState) -> None:
         partitions = {number: _partition(each) for number, each in nodes.partitions.items()}
         image.topics[key] = TopicState(name, nodes.topic_id or "", partitions)
         image.topic_ids[name] = key
+
+
+def _add_quotas(image: ClusterImage, state: KafkaState, left: list[str]) -> None:
+    for entity, values in state.quotas:
+        numbers = {key: number for key, value in values.items() if (number := _quota(value)) is not None}
+        if numbers:
+            image.quotas[entity] = numbers
+        if len(numbers) < len(values):
+            names = ", ".join(sorted(values.keys() - numbers.keys()))
+            left.append(f"left out: quotas of {_entity_text(entity)} that are not numbers ({names})")
+
+
+def _add_acls(image: ClusterImage, state: KafkaState, left: list[str]) -> None:
+    entries = [_acl(acl) for acl in state.acls]
+    known = [entry for entry in entries if entry is not None]
+    image.acls = {f"{number}": entry for number, entry in enumerate(known)}
+    if len(known) < len(entries):
+        left.append(f"left out: {len(entries) - len(known)} ACLs with words that no release of Kafka knows")
+
+
+def _add_users(image: ClusterImage, state: KafkaState, left: list[str]) -> None:
+    for user, mechanisms in state.users.items():
+        for name, values in mechanisms.items():
+            credential = _credential(user, name, values)
+            if credential is None:
+                left.append(f"left out: the {name} credential of user {user}, which no release of Kafka can read")
+            else:
+                image.users[user, credential.mechanism] = credential
 
 
 def _partition(nodes: PartitionNodes) -> PartitionRegistration:

@@ -44,7 +44,16 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.topics.cluster_image import ClusterImage
 
-__all__ = ["ClusterDisks", "cluster", "count_read", "disks_of", "log_dirs_of", "newest_log", "read_newest", "unread_findings"]
+__all__ = [
+    "ClusterDisks",
+    "cluster",
+    "count_read",
+    "disks_of",
+    "log_dirs_of",
+    "newest_log",
+    "read_newest",
+    "unread_findings",
+]
 
 _SHOWN: Final = 20
 

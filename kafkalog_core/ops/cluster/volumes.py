@@ -64,7 +64,7 @@ class Volumes:
             yield self._row(volume, cluster_id)
 
     def absent(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield each node with log directories here whose partitions are not all in them, and the names of the others."""
+        """Yield each node with log directories here, with the names of its partitions that are in none of them."""
         for node_id in sorted(self.of_nodes):
             here = {key for volume in self._volumes if volume.node_id == node_id for key in volume.places}
             missing = [

@@ -132,9 +132,10 @@ def _state_of(states: Sequence[KafkaState], dirs: Sequence[str], log_dirs: Itera
             f"all of them are shown by: {line}"
         )
     (state,) = meant
-    if any(topic.partitions_07 for topic in state.topics.values()):
+    # 0.7 has a node of a topic for each broker that is alive, and no data in the node of the topic.
+    if state.topics and not any(topic.partitions for topic in state.topics.values()):
         raise SelectionError(
-            f"topics of Kafka 0.7 have partitions on each broker, and neither replicas nor leaders; run: {line}"
+            f"the topics in ZooKeeper have neither replicas nor leaders, as those of Kafka 0.7; run: {line}"
         )
     return state
 
