@@ -168,8 +168,8 @@ def _acl(fields: Mapping[str, str]) -> AclEntry | None:
 
 def _number_of(words: Mapping[int, str], word: object) -> int | None:
     """Return the number of a word, which nodes spell in camel case (SecurityUtils); None: it is unknown."""
-    spelled = str(word).replace("_", "").lower()
-    return next((number for number, each in words.items() if each.replace("_", "").lower() == spelled), None)
+    name = str(word).replace("_", "").lower()
+    return next((number for number, each in words.items() if each.replace("_", "").lower() == name), None)
 
 
 def _credential(user: str, name: str, values: Mapping[str, str]) -> ScramCredential | None:

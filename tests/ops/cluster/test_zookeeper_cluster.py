@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkalog_cli.main import cli
+from kafkalog_core.format.zookeeper.snapshots import Znode, decode_snapshot, encode_snapshot
 from tests.support.znodes import unpacked
 
 FIXTURES: Final = Path(__file__).parents[3] / "fixtures"
@@ -141,7 +142,7 @@ def test_moments_and_differences(tmp_path: Path) -> None:
     migrating = unpacked("migrating-3.9.2", tmp_path) / "data"
     assert "cluster_difference" not in rows("--topic", "orders", "--diff", ENSEMBLE, migrating)
     mixed = rows("--diff", FIXTURES / "demo", ENSEMBLE)["cluster_difference"]
-    assert {row["column"] for row in mixed if row["kind"] == "cluster_broker"} == {"listeners", "rack"}
+    assert {row["column"] for row in mixed if row["kind"] == "cluster_broker"} == {"listeners", "rack", "replicas"}
     assert "cluster_feature" not in {row["kind"] for row in mixed}
 
 
@@ -165,6 +166,24 @@ def test_secrets_are_shown_only_when_they_are_asked_for() -> None:
     for form in ("table", "ndjson", "csv"):
         assert "doX9JtKHQPK9RAIh2FhNaQ" not in run("--config", "--users", "--output", form, ENSEMBLE).stdout
     assert "doX9JtKHQPK9RAIh2FhNaQ" in run("--output", "ndjson", "--show-secrets", ENSEMBLE).stdout
+
+
+def test_of_several_clusters_the_one_of_the_log_directories_is_shown(secured: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "shared" / "version-2"
+    directory.mkdir(parents=True)
+    snapshot = decode_snapshot(memoryview((ENSEMBLE / "version-2" / "snapshot.59").read_bytes()))
+    for path, node in list(snapshot.nodes.items()):
+        if path.startswith("/kafka/prod"):
+            other = Znode(node.data, node.packed)
+            if path.endswith("/cluster/id"):
+                other.data = b'{"version":"1","id":"J7uHl5JGSxWCqb4unebxMQ"}'
+            snapshot.nodes[path.replace("/kafka/prod", "/other")] = other
+    (directory / "snapshot.59").write_bytes(encode_snapshot(snapshot))
+    done = run(directory.parent)
+    assert done.exit_code == 3
+    assert "the tree has 2 Kafka clusters, below /other, /kafka/prod: name a log directory" in done.stderr
+    (cluster,) = rows(directory.parent, secured / "logdir")["cluster"]
+    assert (cluster["chroot"], cluster["cluster_id"]) == ("/kafka/prod", "Nxx5RAv0QBqUAHs4pxv0Ew")
 
 
 def test_what_cannot_be_shown_is_refused_with_the_command_that_does(tmp_path: Path) -> None:
