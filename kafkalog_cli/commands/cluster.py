@@ -13,10 +13,12 @@ from kafkalog_cli.options import common
 from kafkalog_cli.options.common import option_type, resolve_readable
 from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.writers import CLUSTERS, RowSettings, open_results, open_writer
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.engine import quantities
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.selection import Selection
 from kafkalog_core.kafka.sim.metadata_log import EVERYTHING, Until
+from kafkalog_core.kafka.sim.zookeeper.data_dir import is_data_dir
 from kafkalog_core.ops.cluster.cluster import cluster
 from kafkalog_core.ops.cluster.difference import cluster_differences
 from kafkalog_core.ops.cluster.history import cluster_events
@@ -28,6 +30,8 @@ from kafkalog_core.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkalog_core.engine.targets import Target
+
 __all__ = ["cluster_command"]
 
 EXAMPLES: Final = (
@@ -37,6 +41,7 @@ EXAMPLES: Final = (
     Example("kafkalog cluster --history --topic orders /var/lib/kafka", "Who led it when, and who changed what"),
     Example("kafkalog cluster --diff /mnt/yesterday /var/lib/kafka", "What has changed since a copy of yesterday"),
     Example("kafkalog cluster --output json /disks/*/kafka", "The whole image, for a script"),
+    Example("kafkalog cluster /var/lib/zookeeper /disks/*/kafka", "The same of a cluster with ZooKeeper"),
     Example("kafkalog cluster --recreate shell /disks/*/kafka", "A script that builds the same cluster again"),
 )
 _TIME_DIGITS: Final = 12
@@ -126,12 +131,16 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
     begins with what is missing. A cluster that was shut down has no leaders: who led before is shown then. Which of
     the last records are committed is in no file. Rows (ndjson, json, csv) have the whole image.
 
+    The dataDir of a ZooKeeper server is read instead of a metadata log, and log directories are compared with it too.
+
     Nothing is written.
     """
     _check_options(given, other, output, is_history=is_history)
     report = Report()
+    zookeeper_dirs, targets = _resolved(paths, report)
     asked = ClusterRequest(
-        targets=resolve_readable(paths, Selection(), report),
+        targets=targets,
+        zookeeper_dirs=zookeeper_dirs,
         topics=given["topics"],
         brokers=frozenset(given["brokers"]),
         until=given["at"] or EVERYTHING,
@@ -141,6 +150,9 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
     if given["form"] is not None:
         return _recreation(asked, given["form"], with_assignments=given["with_assignments"])
     if is_history:
+        if zookeeper_dirs:
+            line = shell_line(["kafkalog", "zookeeper", "--history", "/brokers/topics", *zookeeper_dirs])
+            raise click.UsageError(f"ZooKeeper's logs have another form; run: {line}")
         return _history(asked, output, report)
     if other is not None:
         return _difference(_other(other, asked, report), asked, output, report)
@@ -169,6 +181,13 @@ def _check_options(given: Mapping[str, Any], other: str | None, output: str, *, 
         raise click.UsageError("--diff compares the whole cluster, or --topic: leave out --broker")
 
 
+def _resolved(paths: tuple[str, ...], report: Report) -> tuple[tuple[str, ...], tuple[Target, ...]]:
+    """Return the data directories of ZooKeeper servers among paths, and what the other paths name."""
+    zookeeper_dirs = tuple(path for path in paths if is_data_dir(path))
+    rest = tuple(path for path in paths if path not in zookeeper_dirs)
+    return zookeeper_dirs, resolve_readable(rest, Selection(), report) if rest else ()
+
+
 def _recreation(request: ClusterRequest, form: Form, *, with_assignments: bool) -> int:
     """Print a script or resources; for an image with holes also why they are not all, which is damage."""
     recreation = Recreation(request, form, with_assignments=with_assignments)
@@ -184,7 +203,8 @@ def _other(text: str, asked: ClusterRequest, report: Report) -> ClusterRequest:
     if "/" not in text:
         with suppress(click.BadParameter):  # else it is a path, and the error is that of a path
             return replace(asked, until=_parse_moment(text))
-    return replace(asked, targets=resolve_readable((text,), Selection(), report), until=EVERYTHING)
+    zookeeper_dirs, targets = _resolved((text,), report)
+    return replace(asked, targets=targets, zookeeper_dirs=zookeeper_dirs, until=EVERYTHING)
 
 
 def _history(request: ClusterRequest, output: str, report: Report) -> int:

@@ -60,6 +60,10 @@ _BROKERS: Final = (
     count_column("replicas", "replicas", 3),
     TableColumn("log directories", lambda row: _list(row, "log_dirs"), flexible=True, rank=6),
 )
+_ALIVE_BROKERS: Final = tuple(
+    column for column in _BROKERS if column.title not in {"release", "state", "log directories"}
+)
+"""With ZooKeeper: a registration has neither a release nor ids of log directories, and its broker is alive."""
 _CONTROLLERS: Final = (
     number_column("controller", "node_id"),
     word_column("release", "release", 2),
@@ -189,7 +193,8 @@ class ClusterTable(SummaryTable["ClusterFound"]):
         self._parts = parts
         self._request = request
         # What was read: a path that names nothing would be refused again in the next command.
-        self._words = [*_moment_words(request.until), *dict.fromkeys(each.path for each in request.targets)]
+        paths = dict.fromkeys((*request.zookeeper_dirs, *(each.path for each in request.targets)))
+        self._words = [*_moment_words(request.until), *paths]
         self._found: ClusterFound | None = None
 
     def write(self, found: ClusterFound) -> None:
@@ -229,7 +234,8 @@ class ClusterTable(SummaryTable["ClusterFound"]):
 
     # --- parts --------------------------------------------------------------------------------------------------------
     def _node_lines(self, found: ClusterFound) -> list[Text]:
-        lines = table_lines(_BROKERS, found.brokers, self.width, noun="broker", most=SHOWN, style_of=_of_state)
+        columns = _BROKERS if found.cluster["zxid"] is None else _ALIVE_BROKERS
+        lines = table_lines(columns, found.brokers, self.width, noun="broker", most=SHOWN, style_of=_of_state)
         lines += table_lines(_CONTROLLERS, found.controllers, self.width, noun="controller", most=SHOWN)
         return lines + table_lines(
             _DIRECTORIES,
@@ -254,6 +260,9 @@ class ClusterTable(SummaryTable["ClusterFound"]):
             lines += table_lines(_CONFIGS, found.configs, self.width, noun="setting", most=SHOWN)
         words = [word for glob in self._request.topics for word in ("--topic", glob)]
         line = shell_line(["kafkalog", "cluster", "--history", *words, *self._words])
+        if found.cluster["zxid"] is not None and found.topics:
+            node = f"{found.cluster['chroot']}/brokers/topics/{found.topics[0]['topic']}"
+            line = shell_line(["kafkalog", "zookeeper", "--history", node, *self._request.zookeeper_dirs])
         return [*lines, Text(), Text(f"who led when, and what changed: {line}", "bold")]
 
     def _broker_lines(self, found: ClusterFound) -> list[Text]:
@@ -264,18 +273,19 @@ class ClusterTable(SummaryTable["ClusterFound"]):
 
     def _part_lines(self, found: ClusterFound) -> list[Text]:
         lines: list[Text] = []
+        where = "the metadata log" if found.cluster["zxid"] is None else "ZooKeeper"
         if "configs" in self._parts:
             lines += table_lines(_CONFIGS, found.configs, self.width, noun="setting")
-            lines += [] if found.configs else [Text(), Text("No setting is in the metadata log.")]
+            lines += [] if found.configs else [Text(), Text(f"No setting is in {where}.")]
         if "acls" in self._parts:
             lines += table_lines(_ACLS, found.acls, self.width, noun="entry")
-            lines += [] if found.acls else [Text(), Text("No access control entry is in the metadata log.")]
+            lines += [] if found.acls else [Text(), Text(f"No access control entry is in {where}.")]
         if "users" in self._parts:
             lines += table_lines(_USERS, found.users, self.width, noun="user")
             lines += table_lines(_QUOTAS, found.quotas, self.width, noun="quota")
             lines += table_lines(_TOKENS, found.tokens, self.width, noun="token")
             if not (found.users or found.quotas or found.tokens):
-                lines += [Text(), Text("No SCRAM user, quota or delegation token is in the metadata log.")]
+                lines += [Text(), Text(f"No SCRAM user, quota or delegation token is in {where}.")]
         return lines
 
     def _next_lines(self, found: ClusterFound) -> list[Text]:
@@ -298,6 +308,8 @@ def _verdict(found: ClusterFound) -> tuple[str, str]:
     """Return the first line, and its style."""
     row = found.cluster
     name = "CLUSTER" if row["cluster_id"] is None else f"CLUSTER {safe_text(str(row['cluster_id']))}"
+    if row["zxid"] is not None:
+        return _verdict_of_zookeeper(found, name)
     if not row["brokers"] and not row["topics"] and row["metadata_version"] is None:
         if not row["is_whole"]:
             return f"NOTHING IS KNOWN OF {name}{_first_known(found)}", _BAD
@@ -315,6 +327,27 @@ def _verdict(found: ClusterFound) -> tuple[str, str]:
         problems.insert(0, f"WHAT COMES AFTER OFFSET {number(row, 'end_offset') - 1} IS UNKNOWN")
         style = _BAD
     return f"{name}: {', '.join(facts)}{''.join(f'; {each}' for each in problems)}", style
+
+
+def _verdict_of_zookeeper(found: ClusterFound, name: str) -> tuple[str, str]:
+    row = found.cluster
+    place = f" at {safe_text(str(row['chroot']))}" if row["chroot"] else ""
+    controller = "no controller" if row["leader_id"] is None else f"controller {row['leader_id']}"
+    epoch = "" if row["leader_epoch"] is None else f" (epoch {row['leader_epoch']})"
+    alive = f"{count_of(number(row, 'brokers'), 'broker')} alive"
+    topics, partitions = (count_of(number(row, word), word[:-1]) for word in ("topics", "partitions"))
+    facts = [f"with ZooKeeper up to zxid {number(row, 'zxid'):#x}", alive, controller + epoch, topics, partitions]
+    problems = _problems(found)
+    dead = [str(node) for node in cast("Sequence[object]", row["dead"])]
+    if not row["brokers"]:
+        problems.insert(0, "no broker is registered, as after a shutdown of the whole cluster")
+    elif dead:
+        problems.insert(0, f"{'BROKER' if len(dead) == 1 else 'BROKERS'} {first_of(dead)} NOT ALIVE")
+    style = "bold yellow" if problems else "bold green"
+    if not row["is_whole"]:
+        problems.insert(0, "THE TREE OF ZOOKEEPER CANNOT BE RESTORED AS A WHOLE")
+        style = _BAD
+    return f"{name}{place}: {', '.join(facts)}{''.join(f'; {each}' for each in problems)}", style
 
 
 def _first_known(found: ClusterFound) -> str:

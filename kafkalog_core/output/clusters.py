@@ -36,20 +36,20 @@ _FEATURES: Final = Column("features", "json", "lowest and highest level of each 
 
 CLUSTER: Final = new_table(
     "cluster",
-    Column("path", "string", "the metadata log, or the file, that was read"),
-    Column("cluster_id", "string", "in meta.properties next to it; null: there is none"),
+    Column("path", "string", "the metadata log, the file, or the data directory of ZooKeeper, that was read"),
+    Column("cluster_id", "string", "in meta.properties next to it, or in ZooKeeper; null: there is none"),
     Column("snapshot", "string", "path of the snapshot that the image begins with; null: it begins with the log"),
-    Column("base_offset", "int64", "offset of that snapshot, or 0"),
-    Column("end_offset", "int64", "after the last record that the image has"),
-    Column("leader_epoch", "int32", "of that record"),
-    Column("last_timestamp_ms", "int64", "of that record; null: none was read"),
+    Column("base_offset", "int64", "offset of that snapshot, or 0; null: ZooKeeper"),
+    Column("end_offset", "int64", "after the last record that the image has; null: ZooKeeper"),
+    Column("leader_epoch", "int32", "of that record; with ZooKeeper the controller's epoch"),
+    Column("last_timestamp_ms", "int64", "of that record or transaction; null: none was read"),
     Column("is_whole", "bool", "whether no record up to there is missing, damaged or unknown"),
-    Column("leader_id", "int32", "the last leader of the quorum that is known; null: none is"),
-    Column("kraft_version", "int32", "1: the voters are in the log (KIP-853)"),
+    Column("leader_id", "int32", "the last leader of the quorum, or the controller in ZooKeeper; null: unknown"),
+    Column("kraft_version", "int32", "1: the voters are in the log (KIP-853); null: ZooKeeper"),
     Column("voters", "map", "of the quorum: node id, directory id, listeners; empty: unknown"),
     Column("metadata_version", "int32", "finalized level; null: none"),
     Column("release", "string", "of Kafka that has this level; null: none, or a newer one"),
-    Column("brokers", "int64", "registered brokers"),
+    Column("brokers", "int64", "registered brokers; with ZooKeeper those that were alive"),
     Column("fenced", "int64", "of them those that are fenced"),
     Column("controllers", "int64", "registered controllers"),
     Column("topics", "int64", "topics"),
@@ -60,6 +60,9 @@ CLUSTER: Final = new_table(
     Column("users", "int64", "SCRAM credentials"),
     Column("next_producer_id", "int64", "the first producer id that was not given to a broker"),
     Column("copies", "map", "of the metadata log on these disks: path, node id, end offset, leader epoch"),
+    Column("zxid", "int64", "the last transaction of ZooKeeper that the image has; null: it is of a metadata log"),
+    Column("chroot", "string", "node of ZooKeeper that the cluster is below; empty: the root; null: as zxid"),
+    Column("dead", "map", "nodes with replicas that were not alive in ZooKeeper; null: as zxid"),
 )
 CLUSTER_FEATURE: Final = new_table(
     "cluster_feature",
@@ -69,7 +72,7 @@ CLUSTER_FEATURE: Final = new_table(
 CLUSTER_BROKER: Final = new_table(
     "cluster_broker",
     _NODE,
-    Column("epoch", "int64", "of its registration: the offset of the record"),
+    Column("epoch", "int64", "of its registration: the offset of the record, or the zxid in ZooKeeper"),
     Column("incarnation_id", "string", "of its process"),
     _RELEASE,
     _LISTENERS,
@@ -138,7 +141,7 @@ CLUSTER_CONFIG: Final = new_table(
 )
 CLUSTER_ACL: Final = new_table(
     "cluster_acl",
-    Column("acl_id", "string", "id of the entry"),
+    Column("acl_id", "string", "id of the entry; null: ZooKeeper has none"),
     Column("resource_type", "string", "TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER"),
     Column("resource", "string", "name"),
     Column("pattern_type", "string", "LITERAL or PREFIXED"),

@@ -194,13 +194,14 @@ class ClusterImage(Struct):
         topic_ids: the keys of `topics` by name.
         configs: settings by the type (`ConfigResource.Type`) and the name of a resource; no secret is left out.
         quotas: values by key, by entity.
-        acls: by the id of the entry.
+        acls: by the id of the entry; by a number where the cluster has no ids of them.
         users: by name and mechanism.
         tokens: by id.
         next_producer_id: the first id that no block given to a broker contains.
         kraft_version: 1: the voters are in the log (KIP-853).
         voters: of the quorum by the log; empty: they are configured (controller.quorum.voters).
         leader_change: the last one; None: none was read, as snapshots have none.
+        is_of_zookeeper: whether ZooKeeper has it, and no metadata log: `brokers` are those that were alive.
         zk_migration: the last state of a migration from ZooKeeper (ZkMigrationState); None: no record has one.
     """
 
@@ -219,6 +220,7 @@ class ClusterImage(Struct):
     voters: tuple[KRaftVoter, ...] = ()
     leader_change: LeaderChange | None = None
     zk_migration: int | None = None
+    is_of_zookeeper: bool = False
 
     @property
     def level(self) -> int | None:
@@ -229,6 +231,11 @@ class ClusterImage(Struct):
     def partition_count(self) -> int:
         """The number of partitions of all topics."""
         return sum(len(topic.partitions) for topic in self.topics.values())
+
+    @property
+    def nodes_with_replicas(self) -> set[int]:
+        """The ids of the nodes that have a replica of a partition."""
+        return {node for topic in self.topics.values() for each in topic.partitions.values() for node in each.replicas}
 
     def topic(self, name: str) -> TopicState | None:
         """Return a topic by its name; None: it does not exist."""

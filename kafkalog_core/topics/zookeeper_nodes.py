@@ -16,11 +16,13 @@ from kafkalog_core.structs import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["HIDDEN", "KafkaNode", "chroots", "entity_name", "hide_secrets", "read_node", "scram_of"]
+__all__ = ["DEFAULT_ENTITY", "HIDDEN", "KafkaNode", "chroots", "entity_name", "hide_secrets", "read_node", "scram_of"]
 
 Fields = dict[str, Any]
 
 HIDDEN: Final = b"(hidden)"
+DEFAULT_ENTITY: Final = "<default>"
+"""The node of what holds for all brokers, users or clients without a node of their own (ConfigEntityName.Default)."""
 _SCRAM_SECRETS: Final = re.compile(rb"\b(salt=|stored_key=|server_key=)[A-Za-z0-9+/=]+")
 """ScramCredentialUtils.credentialToString."""
 _PASSWORD_SECRETS: Final = re.compile(rb"\b(salt:|encryptedPassword:|initializationVector:|passwordLength:)[^,\"\s]+")
@@ -151,13 +153,15 @@ def _read_broker(data: bytes | None) -> Fields:
         name, _, number = place.rpartition(":")
         if not name:
             raise _BadNodeError("the registration is neither JSON nor creator:host:port")
-        return {"version": 0, "endpoints": [place], "host": name, "port": _number(number)}
+        return {"version": 0, "endpoints": [place], "protocols": {}, "host": name, "port": _number(number)}
     value = _object(data)
     host, port = value.get("host"), _number(value.get("port"))
+    protocols = value.get("listener_security_protocol_map")
     endpoints = _words(value.get("endpoints")) or ([f"PLAINTEXT://{host}:{port}"] if host else [])
     return {
         "version": _number(value.get("version")),
         "endpoints": endpoints,
+        "protocols": protocols if isinstance(protocols, dict) else {},
         "host": host,
         "port": port,
         "rack": value.get("rack"),
@@ -240,6 +244,7 @@ def _read_token(data: bytes | None) -> Fields:
     value = _object(data)
     return {
         "owner": value.get("owner"),
+        "requester": value.get("tokenRequester"),
         "renewers": _words(value.get("renewers")),
         "issue_ms": _number(value.get("issueTimestamp")),
         "expiry_ms": _number(value.get("expiryTimestamp")),

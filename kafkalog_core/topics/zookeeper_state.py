@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.structs import Struct, field
-from kafkalog_core.topics.zookeeper_nodes import chroots, entity_name, read_node, scram_of
+from kafkalog_core.topics.zookeeper_nodes import DEFAULT_ENTITY, chroots, entity_name, read_node, scram_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_core.format.zookeeper.snapshots import Znode
+    from kafkalog_core.topics.cluster_image import QuotaEntity
 
 __all__ = ["KafkaState", "OldGroup", "OldOffset", "PartitionNodes", "TopicNodes", "kafka_states"]
 
@@ -20,12 +21,14 @@ Place = tuple[str, str]
 
 
 class PartitionNodes(Struct, kw_only=True):
-    """A partition: its replicas and its state; None: it has no state node."""
+    """A partition: its replicas and its state, and the version of the state's node; None: it has no state node."""
 
     replicas: list[int]
     leader: int | None = None
     leader_epoch: int | None = None
     isr: list[int] | None = None
+    version: int | None = None
+    is_recovering: bool = False
     adding: list[int] = field(default_factory=list)
     removing: list[int] = field(default_factory=list)
 
@@ -70,6 +73,8 @@ class KafkaState(Struct, kw_only=True):
         controller_epoch: None: there is no such node.
         topics: by name.
         configs: entity type, entity and settings.
+        quotas: entity and settings of users and clients, and of addresses, as `configs` has them; the name of an entity
+            is None where it is the default of its type.
         acls: resource type, pattern, resource, principal, permission, operation and host of each.
         users: SCRAM credentials by user and mechanism.
         tokens: delegation tokens by id.
@@ -88,6 +93,7 @@ class KafkaState(Struct, kw_only=True):
     controller_epoch: int | None = None
     topics: dict[str, TopicNodes] = field(default_factory=dict)
     configs: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    quotas: list[tuple[QuotaEntity, dict[str, str]]] = field(default_factory=list)
     acls: list[dict[str, str]] = field(default_factory=list)
     users: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
     tokens: dict[str, Fields] = field(default_factory=dict)
@@ -131,6 +137,7 @@ def _state_of(chroot: str, nodes: Mapping[str, Znode]) -> KafkaState:
     for topic in state.topics.values():
         topic.partitions = {number: topic.partitions[number] for number in sorted(topic.partitions)}
     state.configs.sort(key=lambda each: each[:2])
+    state.quotas.sort(key=lambda each: [(kind, name or "") for kind, name in each[0]])
     state.acls.sort(key=lambda each: (each["pattern"], each["resource_type"], each["resource"]))
     state.problems.sort()
     return state
@@ -154,11 +161,11 @@ def _take_topic(state: KafkaState, fields: Fields, node: Znode) -> None:
 
 
 def _take_partition(state: KafkaState, fields: Fields, node: Znode) -> None:
-    del node
     topic = state.topics.setdefault(fields["topic"], TopicNodes())
     partition = topic.partitions.setdefault(fields["partition"], PartitionNodes(replicas=[]))
     partition.leader, partition.leader_epoch = fields["leader"], fields["leader_epoch"]
-    partition.isr = fields["isr"]
+    partition.isr, partition.is_recovering = fields["isr"], fields["recovering"]
+    partition.version = node.stat.version
 
 
 def _take_07(state: KafkaState, fields: Fields, node: Znode) -> None:
@@ -185,6 +192,24 @@ def _take_config(state: KafkaState, fields: Fields, node: Znode) -> None:
     rest = {key: value for key, value in sorted(config.items()) if key not in credentials}
     if rest:
         state.configs.append((kind, name, rest))
+        entity = _quota_entity(fields)
+        if entity:
+            state.quotas.append((entity, rest))
+
+
+def _quota_entity(fields: Fields) -> QuotaEntity:
+    """Return whose quotas a node has (ZkConfigMigrationClient.iterateClientQuotas); empty: it has no quotas."""
+    if "user" in fields:
+        names = {"client-id": fields["client"], "user": fields["user"]}
+    elif fields["type"] in _QUOTA_TYPES:
+        names = {_QUOTA_TYPES[fields["type"]]: fields["name"]}
+    else:
+        return ()
+    return tuple((kind, None if name == DEFAULT_ENTITY else entity_name(name)) for kind, name in names.items())
+
+
+_QUOTA_TYPES = {"clients": "client-id", "ips": "ip", "users": "user"}
+"""The entities of quotas, by the node below /config."""
 
 
 def _take_acls(state: KafkaState, fields: Fields, node: Znode) -> None:

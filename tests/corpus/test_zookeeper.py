@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
@@ -81,6 +82,68 @@ def test_every_record_has_the_same_bytes_again(trees: list[Path]) -> None:
                 at = entry.next_position
                 records += 1
     assert records > 100
+
+
+def _nodes_of(live: dict[str, Any], above: str) -> dict[str, Any]:
+    """The JSON of the nodes below one, by name, as they were dumped from the live server."""
+    prefix = f"{above}/"
+    return {
+        path.removeprefix(prefix): json.loads(base64.b64decode(node["data_b64"]))
+        for path, node in live.items()
+        if path.startswith(prefix) and node["data_b64"] and "/" not in path.removeprefix(prefix)
+    }
+
+
+def test_the_cluster_is_that_of_the_live_tree(trees: list[Path]) -> None:
+    """`kafkalog cluster` next to the nodes that a client of the live servers was shown."""
+    compared = 0
+    for directory in trees:
+        live = dumped(directory / "tree.json")
+        topics = _nodes_of(live, "/brokers/topics")
+        done = CliRunner().invoke(cli, ["cluster", "--ndjson", *map(str, servers(directory))])
+        if not topics:  # 0.7
+            assert (done.exit_code, "kafkalog zookeeper" in done.stderr) == (3, True)
+            continue
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        named = {row["topic"]: row["topic_id"] for row in found if row["type"] == "cluster_topic"}
+        assert named == {name: node.get("topic_id") for name, node in topics.items()}
+        shown = {
+            (row["topic"], row["partition"]): (row["replicas"], row["leader"], row["leader_epoch"], row["isr"])
+            for row in found
+            if row["type"] == "cluster_partition"
+        }
+        for name, node in topics.items():
+            for number, replicas in node["partitions"].items():
+                state = _nodes_of(live, f"/brokers/topics/{name}/partitions/{number}")["state"]
+                expected = (replicas, state["leader"], state["leader_epoch"], state["isr"])
+                assert shown.pop((name, int(number))) == expected
+        assert not shown
+        brokers = {str(row["node_id"]): row["listeners"] for row in found if row["type"] == "cluster_broker"}
+        registered = _nodes_of(live, "/brokers/ids")
+        assert {name: [(each["host"], each["port"]) for each in listeners] for name, listeners in brokers.items()} == {
+            name: [(node["host"], node["port"])] for name, node in registered.items()
+        }
+        settings: dict[str, dict[str, str]] = {}
+        for row in found:
+            if row["type"] == "cluster_config" and row["resource_type"] == "topic":
+                settings.setdefault(row["resource"], {})[row["name"]] = row["value"]
+        configured = {name: node["config"] for name, node in _nodes_of(live, "/config/topics").items()}
+        assert settings == {name: config for name, config in configured.items() if config}
+        compared += 1
+    assert compared > 1
+
+
+def test_the_volumes_of_an_ensemble_are_those_of_its_cluster(corpus: Path) -> None:
+    """The broker of 2.8.2 was stopped cleanly, and its log directory copied, just before the servers were stopped."""
+    for case in sorted((corpus / "old").glob("ensemble-2.8*")):
+        words = [*servers(case / "zk" / "final"), case / "final" / "logdir"]
+        done = CliRunner().invoke(cli, ["cluster", "--ndjson", *map(str, words)])
+        assert done.exit_code == 0
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        (volume,) = [row for row in found if row["type"] == "cluster_directory"]
+        (cluster,) = [row for row in found if row["type"] == "cluster"]
+        assert (volume["cluster_id"], volume["strays"], volume["detail"]) == (cluster["cluster_id"], [], None)
+        assert all(row["here"] == row["partitions"] for row in found if row["type"] == "cluster_topic")
 
 
 def _checked(directory: Path) -> list[tuple[str, ...]]:

@@ -22,6 +22,7 @@ from kafkalog_core.kafka.sim.named_dirs import identity_of
 from kafkalog_core.ops.cluster import image_rows as rows
 from kafkalog_core.ops.cluster.request import ClusterFound
 from kafkalog_core.ops.cluster.volumes import Volumes
+from kafkalog_core.ops.cluster.zookeeper_reading import read_zookeeper
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import is_directory
@@ -43,7 +44,16 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.topics.cluster_image import ClusterImage
 
-__all__ = ["ClusterDisks", "cluster", "count_read", "disks_of", "newest_log", "read_newest", "unread_findings"]
+__all__ = [
+    "ClusterDisks",
+    "cluster",
+    "count_read",
+    "disks_of",
+    "log_dirs_of",
+    "newest_log",
+    "read_newest",
+    "unread_findings",
+]
 
 _SHOWN: Final = 20
 
@@ -73,6 +83,18 @@ class ClusterDisks(Struct):
 
 def disks_of(targets: Iterable[Target]) -> ClusterDisks:
     """Return what targets name. Raises SelectionError if there is no metadata log among them."""
+    disks, seen = _named(targets)
+    if not disks.logs and not disks.files:
+        raise SelectionError(
+            f"no directory {METADATA_TOPIC}-0 in {first_of(sorted(seen))}: name the log directory that has the "
+            "metadata log (metadata.log.dir, else the first one of log.dirs) of any broker or controller; a cluster "
+            "with ZooKeeper has none: name the dataDir of a ZooKeeper server too"
+        )
+    return disks
+
+
+def _named(targets: Iterable[Target]) -> tuple[ClusterDisks, set[str]]:
+    """Return what targets name, and their paths."""
     disks, seen = ClusterDisks(), set[str]()
     for target in targets:
         seen.add(target.path)
@@ -86,13 +108,7 @@ def disks_of(targets: Iterable[Target]) -> ClusterDisks:
                 disks.logs.append(log)
         elif target.place.name.topic == METADATA_TOPIC:
             disks.logs.append(target.path)
-    if not disks.logs and not disks.files:
-        raise SelectionError(
-            f"no directory {METADATA_TOPIC}-0 in {first_of(sorted(seen))}: name the log directory that has the "
-            "metadata log (metadata.log.dir, else the first one of log.dirs) of any broker or controller; a cluster "
-            "with ZooKeeper has none"
-        )
-    return disks
+    return disks, seen
 
 
 def newest_log(disks: ClusterDisks) -> list[MetadataCopy]:
@@ -128,7 +144,9 @@ def cluster(
     request: ClusterRequest, report: Report, progress: Progress = NO_PROGRESS
 ) -> Generator[ClusterFound, None, None]:
     """Yield the one result. Raises SelectionError, RefusedError for disks of two clusters, StorageError."""
-    del progress
+    if request.zookeeper_dirs:
+        yield _of_zookeeper(request, report, progress)
+        return
     disks = disks_of(request.targets)
     if disks.logs:
         dirs = {*disks.log_dirs, *(os.path.dirname(path) for path in disks.logs)}
@@ -141,12 +159,59 @@ def cluster(
     log_dir = os.path.dirname(reading.path)
     identity = identity_of(log_dir)
     result = ClusterFound(cluster=_summary(reading, copies, identity.cluster_id, leaders))
+    _add_image(result, request, image, volumes, former)
+    logs = {copy.node_id: (copy.path, copy.end_offset) for copy in reversed(copies) if copy.node_id is not None}
+    result.controllers += rows.controller_rows(image, leaders.voters, logs, request.brokers)
+    result.directories += volumes.rows(identity.cluster_id)
+    result.findings += unread_findings(reading)
+    result.notes += _notes(request, reading, copies, leaders)
+    count_read(report, reading)
+    _count_rows(result, report)
+    yield result
+
+
+def _of_zookeeper(request: ClusterRequest, report: Report, progress: Progress) -> ClusterFound:
+    """Return the result from the tree of ZooKeeper. Raises SelectionError, StorageError."""
+    disks = log_dirs_of(request)
+    reading = read_zookeeper(request, [*disks.log_dirs], progress)
+    volumes = Volumes(disks.log_dirs, reading.image)
+    result = ClusterFound(cluster=reading.summary())
+    _add_image(result, request, reading.image, volumes, {})
+    result.directories += volumes.rows(reading.state.cluster_id)
+    result.findings += (finding.row() for finding in reading.findings)
+    result.notes += reading.notes
+    # ZooKeeper does not know which log directory of a broker has a replica.
+    result.notes += (
+        f"{count_of(len(names), 'partition')} of broker {node_id} are in none of its log directories here: "
+        f"{first_of(names)}."
+        for node_id, names in volumes.absent()
+    )
+    others = sorted({*disks.logs, *disks.files})
+    if others:
+        result.notes.append(f"Not read here: the metadata log in {first_of(others)}; it is an image of its own.")
+    _count_rows(result, report)
+    return result
+
+
+def log_dirs_of(request: ClusterRequest) -> ClusterDisks:
+    """Return what is named next to the data directories of ZooKeeper servers: log directories, or nothing."""
+    return _named(request.targets)[0]
+
+
+def _count_rows(result: ClusterFound, report: Report) -> None:
+    for row in result.findings:
+        report.add_finding(row)
+    report.rows += sum(len(each) for _, each in result.tables)
+
+
+def _add_image(
+    result: ClusterFound, request: ClusterRequest, image: ClusterImage, volumes: Volumes, former: FormerLeaders
+) -> None:
+    """Add the rows of an image: all but controllers and log directories."""
     topic_ids = _chosen(image, request.topics)
     names = frozenset(image.topics[topic_id].name for topic_id in topic_ids) if request.topics else None
     result.features += rows.feature_rows(image)
     result.brokers += rows.broker_rows(image, volumes.of_nodes, request.brokers)
-    logs = {copy.node_id: (copy.path, copy.end_offset) for copy in reversed(copies) if copy.node_id is not None}
-    result.controllers += rows.controller_rows(image, leaders.voters, logs, request.brokers)
     result.topics += rows.topic_rows(image, topic_ids, former, volumes.here, volumes.others)
     if request.has_partitions:
         result.partitions += rows.partition_rows(image, topic_ids, former, volumes.paths)
@@ -156,14 +221,6 @@ def cluster(
         result.quotas += rows.quota_rows(image)
         result.users += rows.user_rows(image, shows_secrets=request.shows_secrets)
         result.tokens += rows.token_rows(image)
-    result.directories += volumes.rows(identity.cluster_id)
-    for row in unread_findings(reading):
-        result.findings.append(row)
-        report.add_finding(row)
-    result.notes += _notes(request, reading, copies, leaders)
-    count_read(report, reading)
-    report.rows += sum(len(each) for _, each in result.tables)
-    yield result
 
 
 def _chosen(image: ClusterImage, globs: Sequence[str]) -> list[str]:
@@ -264,7 +321,6 @@ def _summary(
     reading: MetadataReading, copies: Sequence[MetadataCopy], cluster_id: str | None, leaders: _Leaders
 ) -> Row:
     image = reading.image
-    partitions = [each for topic in image.topics.values() for each in topic.partitions.values()]
     listeners = {
         each.voter_id: [{"name": one.name, "host": one.host, "port": one.port} for one in each.endpoints]
         for each in image.voters
@@ -286,16 +342,7 @@ def _summary(
         ],
         "metadata_version": image.level,
         "release": rows.release_text(image.level),
-        "brokers": len(image.brokers),
-        "fenced": sum(each.is_fenced for each in image.brokers.values()),
-        "controllers": len(image.controllers),
-        "topics": len(image.topics),
-        "partitions": len(partitions),
-        "leaderless": sum(each.leader == NO_LEADER for each in partitions),
-        "under_replicated": sum(map(rows.is_under_replicated, partitions)),
-        "acls": len(image.acls),
-        "users": len(image.users),
-        "next_producer_id": image.next_producer_id,
+        **rows.counts(image),
         "copies": [
             {
                 "path": copy.path,
@@ -305,6 +352,9 @@ def _summary(
             }
             for copy in copies
         ],
+        "zxid": None,
+        "chroot": None,
+        "dead": None,
     }
 
 

@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.ops.cluster import image_rows as rows
-from kafkalog_core.ops.cluster.cluster import count_read, disks_of, read_newest, unread_findings
+from kafkalog_core.ops.cluster.cluster import count_read, disks_of, log_dirs_of, read_newest, unread_findings
+from kafkalog_core.ops.cluster.zookeeper_reading import read_zookeeper
 from kafkalog_core.output import clusters, tables
 from kafkalog_core.output.chunk import RowChunk
 
@@ -21,10 +22,26 @@ if TYPE_CHECKING:
 __all__ = ["cluster_differences", "differences"]
 
 _HIDDEN: Final = "(hidden)"
-_LEFT_OUT: Final = frozenset(("here", "other_ids", "paths", "last_leaders", "path", "end_offset", "configs"))
+_LEFT_OUT: Final = frozenset(("here", "other_ids", "paths", "last_leaders", "path", "end_offset", "configs", "acl_id"))
 """Columns that are about the disks, or that another row has too."""
 _FOLLOWING: Final = frozenset(("leaders", "leaderless", "under_replicated", "partition_epoch"))
 """Columns that follow from others that are compared."""
+_NOT_IN_ZOOKEEPER: Final = {
+    "cluster_broker": (
+        "epoch",
+        "incarnation_id",
+        "release",
+        "features",
+        "is_fenced",
+        "in_controlled_shutdown",
+        "log_dirs",
+        "cordoned_log_dirs",
+    ),
+    "cluster_partition": ("elr", "last_known_elr", "directories"),
+}
+"""Columns of which ZooKeeper has nothing, or a value of its own: they differ always, which says nothing."""
+_OF_QUORUM: Final = frozenset(("cluster_feature", "cluster_controller"))
+"""Row types of which ZooKeeper has none, or other ones."""
 _KEYS: Final = {
     "cluster_feature": ("name",),
     "cluster_broker": ("node_id",),
@@ -32,7 +49,8 @@ _KEYS: Final = {
     "cluster_topic": ("topic",),
     "cluster_partition": ("topic", "partition"),
     "cluster_config": ("resource_type", "resource", "name"),
-    "cluster_acl": ("acl_id",),
+    # Ids are made when an entry is added, and ZooKeeper has none: an entry is what it says.
+    "cluster_acl": ("principal", "permission", "operation", "host", "resource_type", "resource", "pattern_type"),
     "cluster_quota": ("entity", "name"),
     "cluster_user": ("user", "mechanism"),
     "cluster_token": ("token_id",),
@@ -45,6 +63,11 @@ def cluster_differences(first: ClusterRequest, second: ClusterRequest, report: R
     images: list[ClusterImage] = []
     findings: list[Row] = []
     for request in (first, second):
+        if request.zookeeper_dirs:
+            tree = read_zookeeper(request, [*log_dirs_of(request).log_dirs])
+            images.append(tree.image)
+            findings += (finding.row() for finding in tree.findings)
+            continue
         reading, _ = read_newest(disks_of(request.targets), request.until)
         images.append(reading.image)
         count_read(report, reading)
@@ -70,7 +93,11 @@ def differences(
         shows_secrets: whether passwords and keys are shown.
     """
     before, after = _things(first, topics), _things(second, topics)
+    is_mixed = first.is_of_zookeeper is not second.is_of_zookeeper
     for kind in _KEYS:
+        if is_mixed and kind in _OF_QUORUM:
+            continue
+        skipped = _NOT_IN_ZOOKEEPER.get(kind, ()) if is_mixed else ()
         for what in sorted(before[kind].keys() | after[kind].keys()):
             one, other = before[kind].get(what), after[kind].get(what)
             row: Row = {"kind": kind, "what": what}
@@ -81,7 +108,7 @@ def differences(
                 continue
             for column in dict.fromkeys((*one, *other)):
                 values = one.get(column), other.get(column)
-                if values[0] != values[1]:
+                if values[0] != values[1] and column not in skipped:
                     texts = [
                         _HIDDEN if _is_hidden(one, column) and not shows_secrets else _text(each) for each in values
                     ]

@@ -40,6 +40,7 @@ __all__ = [
     "broker_rows",
     "config_rows",
     "controller_rows",
+    "counts",
     "feature_rows",
     "partition_rows",
     "quota_rows",
@@ -67,6 +68,23 @@ def feature_rows(image: ClusterImage) -> Iterator[Row]:
     if image.kraft_version:
         levels["kraft.version"] = image.kraft_version
     yield from ({"name": name, "level": level} for name, level in sorted(levels.items()))
+
+
+def counts(image: ClusterImage) -> Row:
+    """Return how much there is of everything, for the row of the cluster."""
+    partitions = [each for topic in image.topics.values() for each in topic.partitions.values()]
+    return {
+        "brokers": len(image.brokers),
+        "fenced": sum(each.is_fenced for each in image.brokers.values()),
+        "controllers": len(image.controllers),
+        "topics": len(image.topics),
+        "partitions": len(partitions),
+        "leaderless": sum(each.leader == NO_LEADER for each in partitions),
+        "under_replicated": sum(map(is_under_replicated, partitions)),
+        "acls": len(image.acls),
+        "users": len(image.users),
+        "next_producer_id": image.next_producer_id,
+    }
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
@@ -233,8 +251,8 @@ def config_rows(image: ClusterImage, topics: frozenset[str] | None, *, shows_sec
             }
 
 
-def acl_row(acl_id: str, entry: AclEntry) -> Row:
-    """Return the row of an access control entry."""
+def acl_row(acl_id: str | None, entry: AclEntry) -> Row:
+    """Return the row of an access control entry; `acl_id`: None: it has none."""
     return {
         "acl_id": acl_id,
         "resource_type": word_of(ACL_RESOURCES, entry.resource_type),
@@ -249,7 +267,7 @@ def acl_row(acl_id: str, entry: AclEntry) -> Row:
 
 def acl_rows(image: ClusterImage) -> Iterator[Row]:
     """Yield the access control entries, by resource."""
-    rows = [acl_row(acl_id, entry) for acl_id, entry in image.acls.items()]
+    rows = [acl_row(None if image.is_of_zookeeper else acl_id, entry) for acl_id, entry in image.acls.items()]
     yield from sorted(rows, key=lambda row: [str(row[name]) for name in ("resource_type", "resource", "principal")])
 
 

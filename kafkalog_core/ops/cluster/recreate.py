@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkalog_core.kafka.sim.copies import check_one_cluster
 from kafkalog_core.kafka.sim.named_dirs import identity_of
-from kafkalog_core.ops.cluster.cluster import disks_of, read_newest
+from kafkalog_core.ops.cluster.cluster import disks_of, log_dirs_of, read_newest
 from kafkalog_core.ops.cluster.recreate_shell import Volume, printable, recreate_shell
 from kafkalog_core.ops.cluster.recreate_strimzi import recreate_strimzi
+from kafkalog_core.ops.cluster.zookeeper_reading import ZookeeperReading, read_zookeeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,11 +37,16 @@ class Recreation:
     """
 
     def __init__(self, request: ClusterRequest, form: Form, *, with_assignments: bool) -> None:
-        disks = disks_of(request.targets)
-        if disks.logs:
-            dirs = {*disks.log_dirs, *(os.path.dirname(path) for path in disks.logs)}
-            check_one_cluster(sorted(dirs), "kafkalog cluster", "whose topics must not be mixed")
-        self._reading, _ = read_newest(disks, request.until)
+        self._reading: MetadataReading | ZookeeperReading
+        if request.zookeeper_dirs:
+            disks = log_dirs_of(request)
+            self._reading = read_zookeeper(request, [*disks.log_dirs])
+        else:
+            disks = disks_of(request.targets)
+            if disks.logs:
+                dirs = {*disks.log_dirs, *(os.path.dirname(path) for path in disks.logs)}
+                check_one_cluster(sorted(dirs), "kafkalog cluster", "whose topics must not be mixed")
+            self._reading, _ = read_newest(disks, request.until)
         self._volumes = [*_volumes(disks)]
         self._form = form
         self._with_assignments = with_assignments
@@ -53,7 +59,11 @@ class Recreation:
     def text(self) -> Iterator[str]:
         """Yield the text in pieces."""
         reading = self._reading
-        source = f"{reading.path} up to offset {reading.end_offset}"
+        source = (
+            reading.source
+            if isinstance(reading, ZookeeperReading)
+            else f"{reading.path} up to offset {reading.end_offset}"
+        )
         if self.problem is not None:
             source = f"{source}. {self.problem}"
         if self._form == "shell":
@@ -70,6 +80,9 @@ def _volumes(disks: ClusterDisks) -> Iterator[Volume]:
         yield Volume(path, identity.node_id, identity.directory_id, identity.cluster_id)
 
 
-def _problem(reading: MetadataReading) -> str:
+def _problem(reading: MetadataReading | ZookeeperReading) -> str:
+    if isinstance(reading, ZookeeperReading):
+        detail = reading.findings[0].message if reading.findings else "a part is missing"
+        return f"It is not whole: the tree of ZooKeeper cannot be restored ({printable(detail)})"
     detail = reading.damage[0].detail if reading.damage else "a part is missing"
     return f"It is not whole: what this log said from there on is missing here ({printable(detail)})"

@@ -49,7 +49,7 @@ tool() {
 }
 """
 _ASK: Final = """
-# The log holds no passwords of SCRAM users, only keys made from them, which no tool takes: each user needs a new
+# The disks hold no passwords of SCRAM users, only keys made from them, which no tool takes: each user needs a new
 # password. The script asks for it (or reads one line of its input), and never shows it in a command line.
 scram_user() { # name, mechanism, iterations
     printf 'New password of %s (%s): ' "$1" "$2" >&2

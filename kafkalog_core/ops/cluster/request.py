@@ -25,6 +25,7 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
 
     Args:
         targets: log directories, directories of metadata logs, snapshots, from `targets.resolve`.
+        zookeeper_dirs: data directories of ZooKeeper servers, which are read instead of a metadata log.
         topics: globs of the topics that are shown; empty: all.
         brokers: ids of the nodes that are shown; empty: all.
         until: the moment of the image.
@@ -33,6 +34,7 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
     """
 
     targets: tuple[Target, ...]
+    zookeeper_dirs: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     brokers: frozenset[int] = frozenset()
     until: Until = EVERYTHING

@@ -53,12 +53,28 @@ class Volumes:
         self.paths: dict[tuple[str, int], list[str]] = {}
         self.of_nodes: dict[int, list[str]] = {}
         self._volumes = [self._read(path, places) for path, places in log_dirs.items()]
+        # ZooKeeper registers a broker only while it is alive: of a stopped one the replicas are known.
+        stopped = image.nodes_with_replicas if image.is_of_zookeeper else set[int]()
+        self._nodes = {*image.brokers, *image.controllers, *stopped}
         self._registered = {each: broker.node_id for broker in image.brokers.values() for each in broker.log_dirs}
 
     def rows(self, cluster_id: str | None) -> Iterator[Row]:
         """Yield the row of each log directory; `cluster_id`: of the image; None: unknown."""
         for volume in self._volumes:
             yield self._row(volume, cluster_id)
+
+    def absent(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield each node with log directories here, with the names of its partitions that are in none of them."""
+        for node_id in sorted(self.of_nodes):
+            here = {key for volume in self._volumes if volume.node_id == node_id for key in volume.places}
+            missing = [
+                f"{topic.name}-{number}"
+                for key, topic in self._image.topics.items()
+                for number, partition in topic.partitions.items()
+                if node_id in partition.replicas and (key, number) not in here
+            ]
+            if missing:
+                yield node_id, sorted(missing)
 
     def _read(self, path: str, places: Sequence[PartitionPath]) -> _Volume:
         identity = identity_of(path)
@@ -110,7 +126,7 @@ class Volumes:
         identity, node_id = volume.identity, volume.node_id
         if cluster_id is not None and identity.cluster_id not in {None, cluster_id}:
             yield f"it is of another cluster, {identity.cluster_id}"
-        if node_id is not None and node_id not in self._image.brokers and node_id not in self._image.controllers:
+        if node_id is not None and node_id not in self._nodes:
             yield f"node {node_id} is not registered"
         if registered_by is not None and node_id not in {None, registered_by}:
             yield f"node {registered_by} registered this directory, but meta.properties has node {node_id}"

@@ -57,7 +57,7 @@ def loss_sentences(first: ClusterImage, second: ClusterImage, rows: Iterable[Row
     back = 0
     for row in rows:
         if row["change"] == "removed" and row["kind"] in _COUNTED:
-            lost.setdefault(_COUNTED[str(row["kind"])], []).append(_name(row, first))
+            lost.setdefault(_COUNTED[str(row["kind"])], []).append(str(row["what"]))
         back += (
             row["change"] == "changed"
             and row["column"] == "leader_epoch"
@@ -76,12 +76,6 @@ def loss_sentences(first: ClusterImage, second: ClusterImage, rows: Iterable[Row
             f"Producer ids from {second.next_producer_id} to {first.next_producer_id - 1} are given out again, "
             "although producers may use them"
         )
-
-
-def _name(row: Row, image: ClusterImage) -> str:
-    what = str(row["what"])
-    entry = image.acls.get(what) if row["kind"] == "cluster_acl" else None
-    return what if entry is None else f"{entry.principal} on {entry.resource_name}"
 
 
 def _number(row: Row, name: str) -> int:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_core.progress import Progress
     from kafkalog_core.topics.zookeeper_state import KafkaState
 
-__all__ = ["difference", "get_nodes", "history", "owners", "summary", "tree"]
+__all__ = ["check_cluster_ids", "difference", "get_nodes", "history", "owners", "summary", "tree"]
 
 Item = RowsFound | ZookeeperFound | ZookeeperBasis
 
@@ -54,7 +54,7 @@ def summary(request: ZookeeperRequest, report: Report, progress: Progress = NO_P
             yield from NodeRows(restored.tree, shows_secrets=request.shows_secrets).under(request.under)
 
     more = [note for state in states for note in state.problems]
-    ids, notes = _check_cluster_ids(request.log_dirs, states)
+    ids, notes = check_cluster_ids(request.log_dirs, states)
     yield from _counted(items(), report)
     yield _basis(report, chosen, restored, [*notes, *more], ids)
 
@@ -168,7 +168,7 @@ def _counted(items: Iterable[Item], report: Report) -> Iterator[Item]:
         yield item
 
 
-def _check_cluster_ids(log_dirs: Iterable[str], states: Sequence[KafkaState]) -> tuple[list[Finding], list[str]]:
+def check_cluster_ids(log_dirs: Iterable[str], states: Sequence[KafkaState]) -> tuple[list[Finding], list[str]]:
     """Return findings about log directories of other clusters, and notes about those that agree."""
     known = sorted({state.cluster_id for state in states if state.cluster_id is not None})
     findings, equal = [], []
