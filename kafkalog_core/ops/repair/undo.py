@@ -96,7 +96,22 @@ class Scope(Struct, frozen=True):
         for journal in reversed(self.found.journals):
             if journal.state not in {"undone", "pruning"}:
                 return journal
-        raise NotFoundError("there is no kafkalog run to undo here", path=self.root)
+        raise NotFoundError(self._nothing_to_undo(), path=self.root)
+
+    def _nothing_to_undo(self) -> Refusal:
+        """Return that no run can be undone, with what runs left that were killed before their intent."""
+        nothing = "there is no kafkalog run to undo here"
+        if not self.found.remains:
+            return Refusal(nothing)
+        # Files without an intent may belong to a run that is writing it at this moment.
+        at_work = at_work_refusal(self.root, "a run")
+        if at_work is not None:
+            return at_work.after(f"{nothing}. ")
+        left = "; ".join(
+            f"{each.run}, {count_of(len(each.paths), 'path')}: {each.reason}" for each in self.found.remains
+        )
+        prune = f"kafkalog undo {shell_path(self.root)} --prune --apply"
+        return Refusal(f"{nothing}, but files of a run are left ({left})", (WayOut("delete them", prune),))
 
     def check_readable(self, run: str | None = None) -> None:
         """Raise RefusedError if the journal of a run cannot be read; `None`: if any journal cannot."""

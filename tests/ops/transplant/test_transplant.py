@@ -16,7 +16,7 @@ from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.storage.changing.writer import Disk
-from tests.support.repairs import LOCK_HOLDER, CountingDisk, DyingDisk, Killed, snapshot, undo_all
+from tests.support.repairs import LOCK_HOLDER, CountingDisk, DyingDisk, Killed, names_of_ours, snapshot, undo_all
 from tests.support.transplanting import NEW_ID, NOW_MS, OLD_ID, Clusters, codes
 
 if TYPE_CHECKING:
@@ -125,6 +125,32 @@ def test_killed_at_steps(clusters: Clusters) -> None:
             apply(clusters, disk, disk=DyingDisk(at), topic_ids=[clusters.new(1)])
         undo_all(disk)
         assert snapshot(disk) == before
+
+
+def test_killed_before_the_intent(clusters: Clusters) -> None:
+    """Nothing has changed, and `undo` names what the run left and the command that deletes all of it."""
+    disk, counting = clusters.old(1), CountingDisk()
+    before = snapshot(disk)
+    apply(clusters, disk, disk=counting, topic_ids=[clusters.new(1)])
+    undo_all(disk)
+    last_directory = len(counting.steps) - 1 - counting.steps[::-1].index("mkdir")  # the intent comes after them
+    with pytest.raises(Killed):
+        apply(clusters, disk, disk=DyingDisk(last_directory), topic_ids=[clusters.new(1)])
+    assert snapshot(disk) == before
+    count = len([*disk.rglob("kafkalog-*"), *disk.rglob("kafkalog-*/*")])
+    assert count > 2
+    for line in (["undo", str(disk)], ["undo", str(disk), "--apply"]):
+        said = CliRunner().invoke(cli, line)
+        assert said.exit_code == 3
+        first = said.stderr.splitlines()[0]
+        assert "there is no kafkalog run to undo here, but files of a run are left" in first
+        assert f"-1, {count} paths: " in first
+        assert f"kafkalog undo {disk} --prune --apply" in said.stderr
+    assert CliRunner().invoke(cli, ["undo", str(disk), "--prune", "--apply"]).exit_code == 0
+    assert names_of_ours(disk) == []
+    assert snapshot(disk) == before
+    said = CliRunner().invoke(cli, ["undo", str(disk)])
+    assert said.stderr.endswith("there is no kafkalog run to undo here\n")
 
 
 def test_ids_alone(clusters: Clusters) -> None:
