@@ -20,6 +20,7 @@ from tests.integration.repairing import run
 from tests.support import jars
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tests.integration.quorums import QuorumNode
@@ -85,7 +86,7 @@ def test_the_only_disk_that_is_left(release: str, is_static: bool, tmp_path: Pat
         start_all(nodes)
         fill(nodes[1])
         make(nodes[1], [NewTopic("gone", num_partitions=1, replica_assignment=[[2, 3]])])
-        time.sleep(2)  # until the followers have it all
+        _wait_until_copied(nodes.values())
         before = _own(described(nodes[1]))
         _kill(*nodes.values())
         for number in (2, 3):
@@ -110,12 +111,25 @@ def test_the_only_disk_that_is_left(release: str, is_static: bool, tmp_path: Pat
             "in-sync"
         }
         assert outcomes == {gone: "none"}
-        time.sleep(12)  # until the others are fenced
-        quorums.elect_uncleanly(survivor)
-        wait_for(lambda: _has_leaders(survivor, gone), f"leaders {leaders(survivor)}")
+        wait_for(lambda: _is_led_after_asking(survivor, gone), f"leaders {leaders(survivor)}")
         survivor.stop()
         refused = run("undo", survivor.log_dir, "--apply")
         assert refused.status == 3, refused.rows
+
+
+def _is_led_after_asking(node: QuorumNode, gone: tuple[str, int]) -> bool:
+    """Ask for leaders, which the controller elects once it has fenced the nodes that are gone."""
+    if _has_leaders(node, gone):
+        return True
+    quorums.elect_uncleanly(node)
+    return False
+
+
+def _wait_until_copied(nodes: Iterable[QuorumNode]) -> None:
+    """Wait until each of these nodes has all that one of them has now."""
+    all_of_them = list(nodes)
+    end = max(max(_batches(node)) for node in all_of_them)
+    wait_for(lambda: all(max(_batches(node)) >= end for node in all_of_them), "the metadata logs are not copied")
 
 
 def _has_leaders(node: QuorumNode, gone: tuple[str, int]) -> bool:
@@ -129,7 +143,7 @@ def test_other_addresses(release: str, tmp_path: Path) -> None:
     with cluster(_libs(release), tmp_path, release=release) as nodes:
         start_all(nodes)
         fill(nodes[1])
-        time.sleep(2)
+        _wait_until_copied(nodes.values())
         before = _own(described(nodes[1]))
         _kill(*nodes.values())
         places = nodes[1].places
@@ -148,13 +162,12 @@ def test_brokers_that_have_more_than_the_survivor(tmp_path: Path) -> None:
     with cluster(_libs("4.3.1"), tmp_path, brokers=(4, 5)) as nodes:
         start_all(nodes)
         fill(nodes[1])
-        time.sleep(2)
+        _wait_until_copied(nodes.values())
         before = _own(described(nodes[1]))
         survivor, stopped, running = nodes[1], nodes[4], nodes[5]
         survivor.kill()
-        time.sleep(1)
         make(nodes[2], [NewTopic("late", num_partitions=1, replica_assignment=[[4]])])
-        time.sleep(2)
+        _wait_until_copied([nodes[2], nodes[3], stopped, running])
         _kill(nodes[2], nodes[3], stopped)
         done = _rescue(survivor.log_dir, stopped.log_dir, "force-standalone", "--apply")
         assert _topics(done, "removed") == ["late"]
@@ -218,7 +231,7 @@ def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path)
     with cluster(_libs("4.3.1"), tmp_path) as nodes:
         start_all(nodes)
         fill(nodes[1])
-        time.sleep(2)
+        _wait_until_copied(nodes.values())
         before = _own(described(nodes[1]))
         number = _append_uncommitted(nodes)
         leader, others = nodes[number], [node for node in nodes.values() if node.number != number]
@@ -267,7 +280,7 @@ def _append_uncommitted(nodes: dict[int, QuorumNode]) -> int:
             time.sleep(0.05)
         for node in others:
             node.signal(signal.SIGCONT)
-        time.sleep(10)
+        described(leader)  # until they answer again
     raise AssertionError("the leader did not append the topic")
 
 
@@ -305,13 +318,13 @@ def test_the_end_is_cut_on_every_disk(tmp_path: Path) -> None:
     with cluster(_libs("4.3.1"), tmp_path) as nodes:
         start_all(nodes)
         fill(nodes[1])
-        time.sleep(2)
+        _wait_until_copied(nodes.values())
         before = _own(described(nodes[1]))
         end = max(_batches(nodes[1]))
         admin = admin_of(nodes[1])
         for future in admin.delete_topics(["a", "b"], operation_timeout=20).values():
             future.result(30)
-        time.sleep(2)
+        _wait_until_copied(nodes.values())
         _kill(*nodes.values())
         disks = [node.log_dir for node in nodes.values()]
         done = _rescue(*disks, "cut", "--at", end, "--apply")
