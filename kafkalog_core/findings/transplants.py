@@ -110,10 +110,9 @@ TRANSPLANTS: Final = {
         "warning",
         f"There is no clean shutdown file ({CLEAN_MARK}): the broker of the old cluster did not stop cleanly.",
         "Recovers the logs, and takes producers from their records again.",
-        "Recover the logs first, and then mark the directory: kafkalog truncate --as-broker, kafkalog checkpoint "
-        "--mark-clean. Then plan again.",
+        "Recover the logs first: kafkalog recover. Then plan again.",
         "After an unclean shutdown a start reads the batches after the recovery point, with their producers.",
-        next_step="kafkalog truncate --as-broker {file}",
+        next_step="kafkalog recover {file}",
     ),
     "transplant.no-broker-epoch": FindingType(
         "warning",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Election", "LogEnd", "QuorumDisk", "metadata_dir_of", "on_majority", "read_quorum_disk"]
+__all__ = ["Election", "LogEnd", "QuorumDisk", "metadata_dir_of", "on_majority", "read_quorum_disk", "voter_ids"]
 
 _NO_EPOCH: Final = -1
 
@@ -205,10 +205,11 @@ def _read_election(path: str) -> Election | None:
     get = text.contents.get
     numbers = [parse_int32(get(key) or "") for key in ("leaderEpoch", "leaderId", "data_version")]
     epoch, leader_id, version = (-1 if number is None else number for number in numbers)
-    return Election(epoch=epoch, leader_id=leader_id, version=version, voters=_voter_ids(get("currentVoters")))
+    return Election(epoch=epoch, leader_id=leader_id, version=version, voters=voter_ids(get("currentVoters")))
 
 
-def _voter_ids(text: str | None) -> tuple[int, ...]:
+def voter_ids(text: str | None) -> tuple[int, ...]:
+    """Return the ids in `currentVoters` of a quorum-state; nothing where it lists none that can be read."""
     try:
         return tuple(sorted(int(voter["voterId"]) for voter in json.loads(text or "[]")))
     except (ValueError, TypeError, KeyError, RecursionError):

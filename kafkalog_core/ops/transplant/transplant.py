@@ -357,7 +357,7 @@ class _Planner:
         if broker is None:
             self._findings.append(found("transplant.no-broker-epoch", path, node_id=self._node_id))
             return
-        # CleanShutdownFileHandler.Content: with another epoch the controller takes the shutdown for an unclean one
+        # CleanShutdownFileHandler.Content: the epoch of the last registration, which was in the old cluster
         content = f'{{"version":0,"brokerEpoch":{broker.epoch}}}'.encode("ascii")
         why = f"broker epoch {broker.epoch}, with which node {node_id} registered in the new cluster"
         self._stage.write(path, [content], why=why, like=self._root)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_properties
 from kafkalog_core.kafka.sim.metadata_log import read_image
+from kafkalog_core.kafka.sim.quorum_disk import voter_ids
 from kafkalog_core.kafka.sim.start.metadata_load import SnapshotPlace, compare_snapshots, snapshot_places
 from kafkalog_core.ops.verify.broker_action import snapshot_damage
 from kafkalog_core.ops.verify.request import NO_CHAIN, SegmentCheck
@@ -137,7 +137,7 @@ def quorum_findings(verdict: PartitionVerdict) -> Iterator[Finding]:
 
 def _wrong_ids(file: EntryFile, text: PropertyText, election: LeaderChange | None) -> Iterator[Finding]:
     """Yield what is wrong of the leader and of the vote; `election`: with which the epoch of the file begins."""
-    voters = _voters(text.contents.get("currentVoters"))
+    voters = set(voter_ids(text.contents.get("currentVoters")))
     if not voters and election is not None:  # version 1 (KIP-853) lists none: the log does
         voters = {voter.voter_id for voter in election.voters}
     for key in ("leaderId", "votedId"):
@@ -197,15 +197,6 @@ def _leader_change(path: str, position: int) -> LeaderChange | None:
     except (StorageError, FormatError):  # reported with the segment
         return None
     return None
-
-
-def _voters(text: str | None) -> set[int]:
-    """Return the ids of the voters that version 0 lists; nothing where it lists none that can be read."""
-    try:
-        voters = json.loads(text or "[]")
-        return {int(voter["voterId"]) for voter in voters}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return set()
 
 
 def _last_epoch(verdict: PartitionVerdict) -> int | None:
