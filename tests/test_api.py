@@ -174,12 +174,6 @@ def test_examples_of_the_library_print_what_the_page_shows() -> None:
     assert (failed, tried > 50) == (0, True), "".join(lines)
 
 
-@pytest.mark.usefixtures("project")
-@pytest.mark.parametrize("text", [text for text in _examples(ROOT / "README.md") if "kafkalog_core.spark" not in text])
-def test_examples_of_the_readme_run(text: str) -> None:
-    exec(compile(text, "README.md", "exec"), {})  # noqa: S102 -- our own page
-
-
 # --- plans --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("command", ["reindex", "truncate", "checkpoint", "retain", "compact"])
 @pytest.mark.parametrize("options", [{}, {"kafka": None}, {"kafka": {}}, {"kafka": {"kafka": "4.3"}}])
