@@ -155,12 +155,9 @@ class ReplicaTable(SummaryTable["Comparison | Finding | GroupCosts"]):
         fork = item.replica.get("divergent_offset")
         past = {each.commit.group for some in of_copies.values() for each in some if _is_past(each, fork)}
         if past:
-            text = (
-                f"{count_of(len(past), 'group')} {'is' if len(past) == 1 else 'are'} past offset {fork}: what was read"
-            )
-            lines += wrapped_texts(
-                f"{text} there is in one history only, and commits do not show in which.", self.width
-            )
+            text = f"{count_of(len(past), 'group')} {'is' if len(past) == 1 else 'are'} past offset {fork}: what was "
+            text += "read there is in one history only, and commits do not show in which."
+            lines += wrapped_texts(text, self.width)
         return lines
 
     def _unknown_lines(self) -> list[Text]:

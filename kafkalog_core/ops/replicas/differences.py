@@ -157,9 +157,9 @@ class Differences:
         parts, shares = stretch.parts, _shares_of(stretch.parts)
         most: dict[int, int] = {}
         members: dict[int, int] = {}
-        for part in shares.values():
-            most[part.group] = max(most.get(part.group, 0), part.records + part.lacks)
-            members[part.group] = members.get(part.group, 0) + 1
+        for share in shares.values():
+            most[share.group] = max(most.get(share.group, 0), share.records + share.lacks)
+            members[share.group] = members.get(share.group, 0) + 1
         total = sum(most.values())
         for counts, part in zip(self.tallies, parts, strict=True):
             if isinstance(part, Share):
