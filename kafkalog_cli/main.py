@@ -99,6 +99,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.impact:impact_command",
         "Show what a plan, a replica or a start means for groups of consumers.",
     ),
+    "replicas": (
+        "kafkalog_cli.commands.replicas:replicas_command",
+        "Compare the copies of each partition: which one to keep.",
+    ),
     "zookeeper": (
         "kafkalog_cli.commands.zookeeper:zookeeper_command",
         "Show the cluster that a dead ZooKeeper server knew.",
@@ -127,7 +131,7 @@ SECTIONS: Final = {
         "undo",
     ),
     "Serve (read a dead disk with any Kafka client)": ("serve",),
-    "Cluster (what it was, many disks at once)": ("cluster", "zookeeper", "spark"),
+    "Cluster (what it was, many disks at once)": ("cluster", "replicas", "zookeeper", "spark"),
     "Other": ("bench", "completion"),
 }
 """The commands by the question that they answer."""
@@ -141,12 +145,12 @@ MEANT: Final = {
     "broker": ("cluster",),
     "brokers": ("cluster",),
     "clean": ("compact",),
-    "compare": ("spark replicas",),
+    "compare": ("replicas",),
     "consumers": ("groups", "serve"),
     "controllers": ("quorum",),
     "decode": ("dump --records",),
     "delete": ("retain",),
-    "diff": ("spark replicas",),
+    "diff": ("replicas",),
     "du": ("dump --segments",),
     "export": ("spark export", "dump --records --ndjson"),
     "find": ("seek", "dump --contains TEXT"),
@@ -169,7 +173,6 @@ MEANT: Final = {
     "query": ("spark sql",),
     "read": ("dump --records",),
     "repair": ("recover",),
-    "replicas": ("spark replicas",),
     "retention": ("retain",),
     "revert": ("undo",),
     "rollback": ("undo",),

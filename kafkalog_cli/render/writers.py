@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.preflight.compat import Compat
     from kafkalog_core.ops.preflight.preflight import Preflight
     from kafkalog_core.ops.repair.plan_rows import PlanRows
+    from kafkalog_core.ops.replicas.choices import GroupCosts
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.roll.forecast import RollForecast
@@ -361,10 +362,10 @@ COMPATS: Final[ResultKind[Compat]] = ResultKind(
     rows_of=f"{_OPS}.preflight.compat:Compat.chunks",
     for_people={"table": f"{_RENDER}.compat_table:CompatTable"},
 )
-REPLICAS: Final[ResultKind[Comparison | Finding]] = ResultKind(
-    tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.FINDING),
+REPLICAS: Final[ResultKind[Comparison | Finding | GroupCosts]] = ResultKind(
+    tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.IMPACT, tables.FINDING),
     rows_of=f"{_OPS}.replicas.compare:rows_of",
-    for_people={"table": f"{_RENDER}.job_tables:ReplicaTable"},
+    for_people={"table": f"{_RENDER}.replica_table:ReplicaTable"},
 )
 TRANSACTIONS: Final[ResultKind[TransactionsFound]] = ResultKind(
     tables=(tables.TRANSACTION, tables.TRANSACTION_PART, tables.STABLE_OFFSET, tables.DAMAGE, tables.FINDING),

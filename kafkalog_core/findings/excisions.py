@@ -63,7 +63,7 @@ EXCISIONS: Final = {
         "warning",
         "The header at byte {position} is damaged too, so these fields of the empty batch are reconstructed: {fields}.",
         "Uses them as if a producer had written them.",
-        "Nothing needs to be done. Compare with another replica, if there is one: kafkalog spark replicas.",
+        "Nothing needs to be done. Compare with another replica, if there is one: kafkalog replicas.",
         "What the damaged header cannot show comes from the batches around it, from leader-epoch-checkpoint, or from a "
         "later producer snapshot.",
     ),

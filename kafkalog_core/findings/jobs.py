@@ -126,8 +126,8 @@ REPLICAS: Final = {
         "error",
         "This copy is damaged ({damage}); another copy has {records} records that it has lost.",
         "Depends on the damage: kafkalog explain shows it for each finding of kafkalog verify.",
-        "Keep the other copy, delete this directory, and let its broker fetch the partition again. kafkalog verify "
-        "lists everything that is wrong.",
+        "Keep the other copy, truncate this one at the damage (kafkalog recover --refetch), and let its broker fetch "
+        "the rest again. kafkalog verify lists everything that is wrong.",
         "A part that is damaged in one copy may be intact in another: compare the copies before you truncate anything.",
     ),
     "replicas.keep-lacks": FindingType(
@@ -203,7 +203,7 @@ CATALOGS: Final = {
         "Does not notice: a consumer continues after the gap.",
         "If the topic is compacted, the cleaner has merged it into the segment before. If this is a follower, it may "
         "have truncated its log. Else find out who deleted the file, and look for the records on the other replicas: "
-        "kafkalog spark replicas.",
+        "kafkalog replicas.",
         "Retention deletes segments at the start of a log. In the middle only the cleaner deletes segments, and at "
         "the end only a follower that truncates what its leader does not have.",
     ),

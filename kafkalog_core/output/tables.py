@@ -485,6 +485,13 @@ REPLICA: Final = new_table(
     Column("log_start_offset", "int64", "the earliest of all copies"),
     Column("log_end_offset", "int64", "the farthest of all copies"),
     Column("records_at_risk", "int64", "records that only copies have which are not to be kept"),
+    Column("at_risk_first_offset", "int64", "first offset of these records; null: there are none"),
+    Column("at_risk_last_offset", "int64", "their last offset"),
+    Column("at_risk_first_timestamp_ms", "int64", "their earliest timestamp; null: they have none"),
+    Column("at_risk_last_timestamp_ms", "int64", "their latest timestamp"),
+    Column("at_risk_in", "map", "paths of the copies that have them"),
+    Column("leader", "int32", "node id of the leader by the metadata log; -1: none, null: no such log is known"),
+    Column("isr", "map", "node ids of the in-sync replicas by the metadata log"),
 )
 REPLICA_COPY: Final = new_table(
     "replica_copy",
@@ -523,6 +530,8 @@ REPLICA_RANGE: Final = new_table(
     Column("first_offset", "int64", "where the difference starts"),
     Column("last_offset", "int64", "where it ends; if kind is compacted, parts between may agree"),
     Column("records", "int64", "records there, in the copy that has most"),
+    Column("first_timestamp_ms", "int64", "the earliest timestamp there, in all copies; null: none"),
+    Column("last_timestamp_ms", "int64", "the latest timestamp there"),
     Column("has", "map", "what each copy has there, by its path"),
 )
 

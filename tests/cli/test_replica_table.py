@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pytest
 
 
+_TIMES = "1970-01-01T00:00:00.020Z to 1970-01-01T00:00:00.024Z"
+
+
 def _shown(monkeypatch: pytest.MonkeyPatch, columns: int, *log_dirs: Path) -> str:
     monkeypatch.setenv("COLUMNS", str(columns))
     stdout = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
@@ -45,9 +48,11 @@ def test_each_kind_of_difference_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     )
     assert "broker 1: Damaged at byte" in text
     assert "broker 2: It has lost 45 records, and no broker notices that" in text
-    assert "offsets 20..24, damaged, 5 records: damaged in broker 1; the records in broker 2, broker 3" in text
+    assert f"offsets 20..24, damaged, 5 records, {_TIMES}: damaged in broker 1; the records in broker 2, " in text
     assert "dir.unreadable" in text
-    assert text.splitlines()[0] == "1 partition: 1 damaged"
+    assert text.splitlines()[0] == (
+        "Keep broker 3's copy of t-0; no other copy has a record that it lacks. 1 partition: 1 damaged"
+    )
     narrow = _shown(monkeypatch, 60, *dirs)
     assert max(len(line.replace(str(tmp_path), "")) for line in narrow.splitlines()[:-1]) < 200
     assert "the line is too short" not in narrow or "state" in narrow
@@ -61,10 +66,10 @@ def test_the_worst_comes_first_and_what_would_be_lost_is_said(tmp_path: Path, mo
         for root, kept in ((old, common), (new, parts)):
             (root / name).mkdir()
             (root / name / "00000000000000000000.log").write_bytes(b"".join(kept))
-    lines = _shown(monkeypatch, 160, old, new).splitlines()
+    lines = _shown(monkeypatch, 200, old, new).splitlines()
     assert lines[0] == (
-        "3 partitions: 1 divergent, 1 behind, 1 identical; 25 records are lost if only the copies marked keep are "
-        "kept: save them first"
+        "Keep broker 2's copy of t-0; 25 records are only on broker 1: offsets 20..44, 1970-01-01T00:00:00.020Z to "
+        "1970-01-01T00:00:00.044Z. 3 partitions: 1 divergent, 1 behind, 1 identical"
     )
     titles = [line for line in lines if line.endswith("2 copies")]
     assert titles == ["t-0: divergent from offset 20 on, 2 copies", "a-0: behind, 2 copies"]

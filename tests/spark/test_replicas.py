@@ -11,9 +11,13 @@ from kafkalog_cli.main import cli
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, rows_of, work_of
+from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 from tests.support.corpus.archives import FIXTURES
+from tests.support.group_logs import commit_record, write_commits
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
     from pyspark.sql import SparkSession
 
@@ -31,6 +35,19 @@ def test_rows_are_those_without_spark(spark: SparkSession) -> None:
     assert rows[:-1] == wanted
     assert rows[-1]["type"] == "summary"
     assert rows[-1] == {"type": "summary"} | json.loads(json.dumps(report.summary_row()))
+
+
+def test_the_command_without_spark_prints_the_same_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    """In each form for programs, with what the choices cost groups and what the metadata log says."""
+    dirs = [*DISKS, str(tmp_path / "commits")]
+    write_commits(tmp_path / "commits" / f"{OFFSETS_TOPIC}-0", [commit_record("g", "rep.diverged", 0, 140, 2)])
+    for form in ("ndjson", "json", "csv"):
+        (of_spark, alone) = (
+            CliRunner().invoke(cli, [*words, "--output", form, *dirs], catch_exceptions=False).stdout
+            for words in (["spark", "replicas"], ["replicas"])
+        )
+        assert alone == of_spark
+        assert "impact" in alone
 
 
 def test_a_person_sees_what_to_keep(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,6 +226,7 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
     "spark export": (Case("--to {new} --master local[2] {kafka}", 4, last="."),),
     "spark groups": (Case("--now {now} --master local[2] {kafka}"),),
     "spark pack": (Case("--without-pyarrow {new}.tar.gz", last="MB", prose=True),),
+    "replicas": (Case("{kafka} {other}", 4),),
     "spark replicas": (Case("--master local[2] {kafka} {other}", 4),),
     "spark retain": (Case("--now {now} --master local[2] {kafka}"),),
     "spark sql": (

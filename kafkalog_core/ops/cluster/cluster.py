@@ -53,6 +53,7 @@ __all__ = [
     "newest_log",
     "read_newest",
     "unread_findings",
+    "watch_leaders",
 ]
 
 _SHOWN: Final = 20
@@ -152,7 +153,7 @@ def cluster(
         dirs = {*disks.log_dirs, *(os.path.dirname(path) for path in disks.logs)}
         check_one_cluster(sorted(dirs), "kafkalog cluster", "whose topics must not be mixed")
     former: FormerLeaders = {}
-    reading, copies = read_newest(disks, request.until, _watch_leaders(former))
+    reading, copies = read_newest(disks, request.until, watch_leaders(former))
     image = reading.image
     leaders = _Leaders(reading, former, disks)
     volumes = Volumes(disks.log_dirs, image)
@@ -235,7 +236,7 @@ def _chosen(image: ClusterImage, globs: Sequence[str]) -> list[str]:
 
 
 # --- leaders ----------------------------------------------------------------------------------------------------------
-def _watch_leaders(former: FormerLeaders) -> Callable[[ClusterImage, StoredRecord, object], None]:
+def watch_leaders(former: FormerLeaders) -> Callable[[ClusterImage, StoredRecord, object], None]:
     """Return a watcher that keeps, for each partition, the last leader before the present one."""
 
     def watch(image: ClusterImage, stored: StoredRecord, record: object) -> None:
@@ -281,7 +282,7 @@ class _Leaders:
         is_before = disks.logs and reading.start_offset is not None and reading.start_offset < reading.base_offset
         if (lacks or change is None) and is_before:
             older: FormerLeaders = {}
-            before = read_image(reading.path, is_oldest=True, stops_at_damage=True, watch=_watch_leaders(older))
+            before = read_image(reading.path, is_oldest=True, stops_at_damage=True, watch=watch_leaders(older))
             if before.end_offset >= reading.base_offset:
                 change = change or before.image.leader_change
                 for key, value in older.items():

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkalog_core.engine.targets import FileTarget
+from kafkalog_core.engine.pool import run_all
+from kafkalog_core.engine.targets import FileTarget, resolve
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.sim.logdir.leader_epochs import history
 from kafkalog_core.kafka.sim.logfiles import is_compacted
+from kafkalog_core.kafka.sim.metadata_log import EVERYTHING
+from kafkalog_core.ops.cluster.cluster import disks_of, read_newest, watch_leaders
+from kafkalog_core.ops.replicas.choices import Choice, CopyChoice, group_costs
 from kafkalog_core.ops.replicas.comparison import BatchCursor, lockstep
+from kafkalog_core.ops.replicas.differences import Differences
 from kafkalog_core.ops.replicas.verdict import (
-    Differences,
-    Range,
+    Assigned,
     Read,
     ReplicaDir,
     advice,
@@ -30,8 +34,9 @@ from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.storage.scan import ScanOptions
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
+from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -39,6 +44,10 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.pool import Workers
     from kafkalog_core.engine.report import Report
     from kafkalog_core.engine.targets import Target
+    from kafkalog_core.format.names import TopicPartition
+    from kafkalog_core.ops.cluster.image_rows import FormerLeaders
+    from kafkalog_core.ops.replicas.choices import GroupCosts
+    from kafkalog_core.ops.replicas.differences import Range
     from kafkalog_core.ops.replicas.verdict import Copy, ReplicaVerdict
     from kafkalog_core.progress import Progress
 
@@ -46,16 +55,23 @@ __all__ = ["Comparison", "ReplicaTask", "ReplicaWork", "ReplicasRequest", "compa
 
 
 Row = dict[str, object]
+_Result = TypeVar("_Result")
 _PAIR = 2
+_ALIKE: Final = frozenset({"identical", "compacted", "trimmed"})
+"""States of copies whose choice costs no group a record that the copy to keep has."""
 
 
 class ReplicaTask(Struct, frozen=True, kw_only=True):
-    """The copies of one partition to compare: plain values, which can be sent to other processes."""
+    """The copies of one partition to compare: plain values, which can be sent to other processes.
+
+    `assigned`: what the metadata log says of it; None: unknown.
+    """
 
     topic: str
     partition: int
     places: tuple[ReplicaDir, ...]
     max_batch_bytes: int
+    assigned: Assigned | None = None
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -70,6 +86,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         size_bytes: size of the logs read, in bytes.
         batches: number of whole batches in them.
         records: number of records in these batches, by their headers.
+        choice: the copies between which to choose; None: they differ in nothing that a group of consumers could miss.
     """
 
     replica: Row
@@ -80,6 +97,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     batches: int = 0
     records: int = 0
+    choice: Choice | None = None
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows, the `replica` row first."""
@@ -93,8 +111,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
                 yield RowChunk(table, rows)
 
 
-def rows_of(item: Comparison | Finding) -> Iterator[RowChunk]:
-    """Yield the rows of a comparison, or of a finding outside the comparisons."""
+def rows_of(item: Comparison | Finding | GroupCosts) -> Iterator[RowChunk]:
+    """Yield the rows of a comparison, of a finding outside the comparisons, or of what the choices cost groups."""
     if isinstance(item, Finding):
         yield RowChunk(tables.FINDING, [item.row()])
     else:
@@ -123,6 +141,9 @@ def compare(task: ReplicaTask, advance: Callable[[int], None]) -> Comparison:
         return _other_topics(task, copies, unread)
     if len(copies) < _PAIR:
         return _alone(task, copies, unread)
+    # The name of a topic that was deleted and created again has another id: what the log says is not of these copies.
+    if task.assigned is not None and ids and task.assigned.topic_id not in ids:
+        task = replace(task, assigned=None)
     return _read(task, copies, unread, advance)
 
 
@@ -158,7 +179,26 @@ def _read(
         size_bytes=sum(copy.bytes for copy in copies),
         batches=sum(cursor.batches for cursor in cursors),
         records=sum(cursor.records for cursor in cursors),
+        choice=_choice(task, reads, verdict),
     )
+
+
+def _choice(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -> Choice | None:
+    """Return the copies that differ, each history once; None: no group misses a record, whichever is kept."""
+    if verdict.state not in {"divergent", "damaged", "missing", "behind"} or task.topic == OFFSETS_TOPIC:
+        return None
+    numbers = [number for number, state in enumerate(verdict.states) if state not in _ALIKE or verdict.keep is None]
+    copies = tuple(
+        CopyChoice(
+            path=reads[number].copy.place.path,
+            log_start=reads[number].copy.log_start,
+            history=reads[number].history,
+            only_here=reads[number].counts.only_here,
+        )
+        for number in numbers
+    )
+    keep = None if verdict.keep is None else numbers.index(verdict.keep)
+    return Choice(place=(task.topic, task.partition), copies=copies, keep=keep) if len(copies) >= _PAIR else None
 
 
 def _decide_gaps(
@@ -181,10 +221,11 @@ def _decide_gaps(
         counts = compacted if was_cleaned else missing
         for number, records in enumerate(each.gaps):
             counts[number] += records
+            if not was_cleaned:
+                risk = differences.tallies[number].at_risk
+                risk.add(records, each.first, each.last, each.times, each.owners - {number})
         if each.kind == "gap":
             each.kind = "compacted" if was_cleaned else "missing"
-    for copy_counts, lost in zip(differences.tallies, missing, strict=True):
-        copy_counts.at_risk += lost
     return list(zip(missing, compacted, strict=True))
 
 
@@ -207,12 +248,32 @@ def _replica_row(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdi
         "copies": len(reads),
         "keep": None if keep is None else keep.copy.place.path,
         "basis": verdict.basis,
-        "reason": reason(reads, verdict),
+        "reason": reason(reads, verdict, task.assigned),
         "divergent_offset": verdict.divergent_offset,
         "log_start_offset": min(read.copy.log_start for read in reads),
         "log_end_offset": max(read.cursor.end_offset for read in reads),
-        "records_at_risk": None if keep is None else keep.counts.at_risk,
+        **_risk_columns(reads, keep),
+        **_assigned_columns(task.assigned),
     }
+
+
+def _risk_columns(reads: Sequence[Read], keep: Read | None) -> Row:
+    """Return the columns about the records that the copy to keep does not have."""
+    if keep is None:
+        return {"records_at_risk": None}
+    risk = keep.counts.at_risk
+    return {
+        "records_at_risk": risk.records,
+        "at_risk_first_offset": risk.first_offset,
+        "at_risk_last_offset": risk.last_offset,
+        "at_risk_first_timestamp_ms": risk.times[0],
+        "at_risk_last_timestamp_ms": risk.times[1],
+        "at_risk_in": [reads[number].copy.place.path for number in sorted(risk.owners)],
+    }
+
+
+def _assigned_columns(assigned: Assigned | None) -> Row:
+    return {} if assigned is None else {"leader": assigned.leader, "isr": list(assigned.isr)}
 
 
 def _copy_row(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> Row:
@@ -255,6 +316,8 @@ def _range_row(task: ReplicaTask, copies: Sequence[Copy], each: Range) -> Row:
         "first_offset": each.first,
         "last_offset": each.last,
         "records": each.records,
+        "first_timestamp_ms": each.times[0],
+        "last_timestamp_ms": each.times[1],
         "has": {copy.place.path: text for copy, text in zip(copies, each.has, strict=True)},
     }
 
@@ -335,10 +398,14 @@ class ReplicasRequest(Struct, frozen=True, kw_only=True):
 
 
 class ReplicaWork(Struct, frozen=True):
-    """The comparisons to do, one for each partition, and findings about directories that are not compared."""
+    """The comparisons to do, one for each partition, and findings about directories that are not compared.
+
+    `log_dirs`: paths of the log directories, in which the commits of groups are.
+    """
 
     tasks: tuple[ReplicaTask, ...]
     findings: tuple[Finding, ...]
+    log_dirs: tuple[str, ...] = ()
 
 
 def work_of(request: ReplicasRequest) -> ReplicaWork:
@@ -355,42 +422,88 @@ def work_of(request: ReplicasRequest) -> ReplicaWork:
             f"nothing to compare: none of {count_of(len(places), 'partition')} has two copies; name the log "
             "directories of several brokers"
         )
+    # Those without a partition that is selected too: they may have the metadata log, and the commits of groups.
+    log_dirs = tuple(dict.fromkeys(path for target in request.targets for path in target.named_dirs.paths))
+    assigned = _assigned(log_dirs)
     tasks = tuple(
-        ReplicaTask(topic=topic, partition=number, places=tuple(each), max_batch_bytes=request.max_batch_bytes)
+        ReplicaTask(
+            topic=topic,
+            partition=number,
+            places=tuple(each),
+            max_batch_bytes=request.max_batch_bytes,
+            assigned=assigned.get((topic, number)),
+        )
         for (topic, number), each in places.items()
     )
     findings = tuple(
         found("replicas.set-aside", path.path, topic=path.name.topic, partition=path.name.partition) for path in aside
     )
-    return ReplicaWork(tasks, findings)
+    return ReplicaWork(tasks, findings, log_dirs)
+
+
+def _assigned(log_dirs: Sequence[str]) -> dict[TopicPartition, Assigned]:
+    """Return what the newest metadata log in these directories says of each partition, if it is whole."""
+    former: FormerLeaders = {}
+    try:
+        reading, _ = read_newest(disks_of(resolve(log_dirs)), EVERYTHING, watch_leaders(former))
+    except (SelectionError, StorageError):
+        return {}
+    return {
+        (topic.name, number): Assigned(
+            topic_id=topic.topic_id,
+            leader=each.leader,
+            last_leader=former.get((topic.topic_id, number), (None, 0))[0],
+            leader_epoch=each.leader_epoch,
+            isr=each.isr,
+        )
+        for topic in (reading.image.topics.values() if reading.is_whole else ())
+        for number, each in topic.partitions.items()
+    }
 
 
 def replicas(
-    work: ReplicaWork, report: Report, progress: Progress = NO_PROGRESS, workers: Workers | None = None
-) -> Generator[Comparison | Finding, None, None]:
+    work: ReplicaWork,
+    report: Report,
+    progress: Progress = NO_PROGRESS,
+    workers: Workers | None = None,
+    *,
+    jobs: int = 1,
+) -> Generator[Comparison | Finding | GroupCosts, None, None]:
     """Compare the copies of every partition, by topic and number; findings about other directories come first.
+
+    The last item is what the choices cost the groups of consumers, if there is a choice.
 
     Args:
         work: the result of `work_of`.
         report: counts what was read and every row.
         progress: shows the bytes to read, and those that this process reads.
-        workers: they compare, one partition at a time; None: this process does.
+        workers: they compare, one partition at a time; None: processes of this machine do.
+        jobs: number of these processes.
     """
     # Known before the work, so that progress has an end.
     report.expect(partitions=len(work.tasks))
-    progress.expect(sum(_size_of(place) for task in work.tasks if len(task.places) > 1 for place in task.places))
+    size = sum(_size_of(place) for task in work.tasks if len(task.places) > 1 for place in task.places)
+    progress.expect(size)
     for finding in work.findings:
         report.add_finding(finding.row())
         report.rows += 1
         yield finding
-    results = (
-        (compare(task, progress.advance) for task in work.tasks)
-        if workers is None
-        else workers.map(compare, ((task,) for task in work.tasks))
-    )
-    for comparison in results:
+
+    def run(work_of: Callable[..., _Result], tasks: Sequence[tuple[Any, ...]], size_bytes: int) -> Iterator[_Result]:
+        if workers is not None:
+            return workers.map(work_of, tasks)
+        return run_all(work_of, tasks, jobs, size_bytes, progress)
+
+    choices: list[Choice] = []
+    for comparison in run(compare, [(task,) for task in work.tasks], size):
         _count(comparison, report)
         yield comparison
+        if comparison.choice is not None:
+            choices.append(comparison.choice)
+    if choices:
+        costs = group_costs(choices, work.log_dirs, work.tasks[0].max_batch_bytes, run)
+        report.rows += len(costs.impacts)
+        yield costs
 
 
 def _size_of(place: ReplicaDir) -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPARED",
+    "NO_TIMES",
     "Absence",
     "BatchCursor",
     "Contents",
@@ -30,12 +31,31 @@ __all__ = [
     "Head",
     "Share",
     "Stretch",
+    "Times",
     "contents_of",
     "lockstep",
+    "span_of",
 ]
 
 
 _DIGEST_BYTES: Final = 16
+Times = tuple[int | None, int | None]
+"""The earliest and the latest of some timestamps, in milliseconds since 1970; None: unknown."""
+NO_TIMES: Final[Times] = (None, None)
+
+
+def span_of(times: Iterable[Times]) -> Times:
+    """Return the earliest and the latest of all of these times."""
+    found = list(times)
+    firsts = [first for first, _ in found if first is not None]
+    lasts = [last for _, last in found if last is not None]
+    return min(firsts, default=None), max(lasts, default=None)
+
+
+def _known_times(first_ms: Iterable[int], last_ms: Iterable[int]) -> Times:
+    """Return the earliest and the latest timestamp; -1 is none (`RecordBatch.NO_TIMESTAMP`)."""
+    pairs = zip(first_ms, last_ms, strict=True)
+    return span_of((first if first >= 0 else None, last if last >= 0 else None) for first, last in pairs)
 
 
 class Contents:
@@ -48,12 +68,18 @@ class Contents:
     def __init__(self) -> None:
         self.offsets: list[int] = []
         self.digests: list[bytes] = []
+        self.times_ms: list[int] = []
         self.is_whole = True
 
     def between(self, first: int, last: int) -> dict[int, bytes]:
         """Return the digests of the offsets from `first` to `last`, both included."""
         begin, end = bisect_left(self.offsets, first), bisect_right(self.offsets, last)
         return dict(zip(self.offsets[begin:end], self.digests[begin:end], strict=True))
+
+    def times(self, first: int, last: int) -> Times:
+        """Return the times of the records of these offsets, both included."""
+        some = self.times_ms[bisect_left(self.offsets, first) : bisect_right(self.offsets, last)]
+        return _known_times(some, some)
 
 
 def contents_of(memory: memoryview, batch: BatchColumns, max_bytes: int) -> Contents:
@@ -75,6 +101,7 @@ def _take(run: RecordRun, result: Contents) -> None:
         zip(*(headers.column(name) for name in ("key_start", "key_size", "value_start", "value_size")), strict=True)
     )
     result.offsets += records.column("offset").tolist()
+    result.times_ms += columns[0]
     for time_ms, key_start, key_size, value_start, value_size, first, count in zip(*columns, strict=True):
         # Sizes before contents, so that a byte cannot move from a key into a value unnoticed.
         digest = blake2b(b"%d %d %d %d" % (time_ms, key_size, value_size, count), digest_size=_DIGEST_BYTES)
@@ -178,6 +205,13 @@ class BatchCursor:
         # Magic 0 and 1 have no count in a header of a compressed batch: one at least.
         counts = self._views[_COUNT][self._row : self._row + count].tolist()
         return sum(counts) if min(counts) >= 0 else sum(max(each, 1) for each in counts)
+
+    def times_in(self, count: int) -> Times:
+        """Return the times of `count` batches from the head on, by their headers."""
+        if self._run is None:
+            return NO_TIMES
+        columns = (self._run.batches.column(name) for name in ("base_timestamp_ms", "max_timestamp_ms"))
+        return _known_times(*(column[self._row : self._row + count].tolist() for column in columns))
 
     def batch(self) -> tuple[memoryview, BatchColumns]:
         """Return the head as columns of one row, and the memory that they refer to; valid until it is passed."""
@@ -305,12 +339,16 @@ _HARMLESS_TAILS: Final = frozenset({"torn-tail", "zero-filled"})
 
 
 class Share(NamedTuple):
-    """The records of a copy; `group` is the same for copies that agree, which have `lacks` more records together."""
+    """The records of a copy; `group` is the same for copies that agree, which have `lacks` more records together.
+
+    `times` are not read where all copies have the same batches.
+    """
 
     leader_epoch: int
     records: int
     group: int = 0
     lacks: int = 0
+    times: Times = NO_TIMES
 
 
 class Stretch(NamedTuple):
@@ -416,7 +454,9 @@ def _same(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> Stretch | 
     if not count:
         return None
     last, records = first.cursor.last_offset_at(count - 1), first.cursor.records_in(count)
-    parts = tuple(Share(epoch, records) if lane in here else lane.absence(low) for lane in lanes)
+    times = first.cursor.times_in(count) if len(here) < len(lanes) else NO_TIMES
+    share = Share(epoch, records, times=times)
+    parts = tuple(share if lane in here else lane.absence(low) for lane in lanes)
     for lane in here:
         lane.skip(count)
     return Stretch(low, last, parts)
@@ -434,8 +474,10 @@ def _compared(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int, max_bytes
         high = min(high, lane.head.last if lane.head is not None else high)
     numbers = [number for number, lane in enumerate(lanes) if lane in here]
     is_batch = _is_one_batch(here, low, high)
-    digests = [] if is_batch else [lane.look(max_bytes).between(low, high) for lane in here]
-    shares = iter(_of_batch(here) if is_batch else _shares(here, digests))
+    contents = [] if is_batch else [lane.look(max_bytes) for lane in here]
+    digests = [each.between(low, high) for each in contents]
+    times = [each.times(low, high) for each in contents]
+    shares = iter(_of_batch(here) if is_batch else _shares(here, digests, times))
     parts: list[Share | Absence] = [next(shares) if lane in here else lane.absence(low) for lane in lanes]
     against = frozenset(
         (numbers[one], numbers[other])
@@ -457,10 +499,14 @@ def _is_one_batch(here: Sequence[_Lane], low: int, high: int) -> bool:
 
 
 def _of_batch(here: Sequence[_Lane]) -> list[Share]:
-    return [Share(lane.head.leader_epoch, lane.head.records) for lane in here if lane.head is not None]
+    return [
+        Share(lane.head.leader_epoch, lane.head.records, times=lane.cursor.times_in(1))
+        for lane in here
+        if lane.head is not None
+    ]
 
 
-def _shares(here: Sequence[_Lane], digests: Sequence[dict[int, bytes]]) -> list[Share]:
+def _shares(here: Sequence[_Lane], digests: Sequence[dict[int, bytes]], times: Sequence[Times]) -> list[Share]:
     """Return the shares of copies, grouped so that no record of a group contradicts another one.
 
     With a single group, leader epochs are left out: compaction may merge batches of several epochs.
@@ -475,8 +521,8 @@ def _shares(here: Sequence[_Lane], digests: Sequence[dict[int, bytes]]) -> list[
         groups.append(number)
     epochs = [lane.head.leader_epoch if lane.head is not None and len(unions) > 1 else -1 for lane in here]
     return [
-        Share(epoch, len(each), group, len(unions[group]) - len(each))
-        for epoch, each, group in zip(epochs, digests, groups, strict=True)
+        Share(epoch, len(each), group, len(unions[group]) - len(each), of_copy)
+        for epoch, each, group, of_copy in zip(epochs, digests, groups, times, strict=True)
     ]
 
 

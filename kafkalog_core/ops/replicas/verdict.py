@@ -1,10 +1,10 @@
-"""The differences between the copies of a partition, and the verdict: which copy to keep, and why."""
+"""The verdict on the copies of a partition: which one to keep, and why."""
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.format.names import DirectoryState, FileKind
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import rules_of
@@ -13,11 +13,10 @@ from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.ops.repair.context import target_dirs
-from kafkalog_core.ops.replicas.comparison import Share
 from kafkalog_core.storage.logdir import PartitionPath
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.structs import Struct, field
-from kafkalog_core.text import count_of
+from kafkalog_core.structs import Struct
+from kafkalog_core.text import count_of, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,19 +24,16 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
-    from kafkalog_core.ops.replicas.comparison import Absence, BatchCursor, Stretch
+    from kafkalog_core.ops.replicas.comparison import BatchCursor
+    from kafkalog_core.ops.replicas.differences import CopyCounts, Differences, Extent
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
-    "MANY",
     "STATES",
+    "Assigned",
     "Basis",
     "Copy",
-    "CopyCounts",
-    "Differences",
     "Lacks",
-    "Range",
-    "RangeKind",
     "Read",
     "ReplicaDir",
     "ReplicaVerdict",
@@ -48,173 +44,6 @@ __all__ = [
     "read_copy",
     "reason",
 ]
-
-
-RangeKind = Literal["divergent", "damaged", "gap", "behind", "epoch", "trimmed", "compacted", "missing"]
-"""What differs in a range; a `gap` becomes `compacted` or `missing` after all copies are read."""
-
-
-MANY: Final = 100
-"""Number of ranges of one kind that are kept apart; later ones are added to the last of their kind."""
-
-
-_LOSSES: Final = frozenset({"damaged", "behind"})
-
-
-_WORDS: Final[dict[str, str]] = {
-    "damaged": "damaged",
-    "gap": "no records",
-    "behind": "no records (the log ends before)",
-    "trimmed": "no records (the log starts after)",
-}
-
-
-class CopyCounts(Struct):
-    """Counts of records of one copy.
-
-    Args:
-        only_here: records that no other copy has.
-        at_risk: records of other copies that are lost if only this copy is kept; gaps do not count.
-        in_gaps: records of other copies where this one has a gap, or fewer records.
-        lacks: records of each other copy that this one lacks, by the number of that copy and the reason.
-    """
-
-    only_here: int = 0
-    at_risk: int = 0
-    in_gaps: int = 0
-    lacks: dict[tuple[int, Absence], int] = field(default_factory=dict)
-
-    def lacks_of(self, others: Iterable[int], why: Absence) -> int:
-        """Return the number of records that one of these copies has and this one lacks for this reason."""
-        return max((self.lacks.get((other, why), 0) for other in others), default=0)
-
-
-class Range(Struct):
-    """Offsets at which copies differ in the same way; `has` is a text for each copy."""
-
-    kind: RangeKind
-    first: int
-    last: int
-    records: int
-    has: tuple[str, ...]
-    owners: frozenset[int]
-    """Numbers of the copies with records there."""
-    gaps: tuple[int, ...]
-    """Number of records that each copy lacks there because of a gap."""
-
-
-class Differences:
-    """Adds up the stretches of some copies. No range crosses `cleaned_to`, the offset that a cleaner has reached."""
-
-    def __init__(self, copies: int, cleaned_to: int = 0) -> None:
-        self._cleaned_to = cleaned_to
-        self.tallies = [CopyCounts() for _ in range(copies)]
-        self.ranges: list[Range] = []
-        self.diverged: dict[tuple[int, int], int] = {}
-        """First offset at which two copies hold different records."""
-        self.epochs_differ: dict[tuple[int, int], int] = {}
-        """First offset at which two copies hold the same records of different leader epochs."""
-        self._counts: dict[RangeKind, int] = {}
-        self._last_of: dict[tuple[RangeKind, tuple[str, ...], bool], Range] = {}
-        self._is_adjacent = False
-
-    def add(self, stretch: Stretch) -> None:
-        """Add the next stretch."""
-        parts = stretch.parts
-        first = parts[0]
-        if isinstance(first, Share) and not first.lacks and all(part == first for part in parts[1:]):
-            self._is_adjacent = False
-            return
-        self._count(parts)
-        self._note_pairs(stretch)
-        kind, has = _kind(parts), _texts(parts)
-        records = max((part.records for part in parts if isinstance(part, Share)), default=0)
-        if kind is None or (
-            records == 0 and kind in {"gap", "behind", "trimmed"}
-        ):  # compaction has left an empty batch
-            return
-        owners = frozenset(number for number, part in enumerate(parts) if isinstance(part, Share))
-        gaps = tuple(part.lacks if isinstance(part, Share) else records * (part == "gap") for part in parts)
-        self._add_range(Range(kind, stretch.first, stretch.last, records, has, owners, gaps))
-
-    def _add_range(self, new: Range) -> None:
-        last = self.ranges[-1] if self.ranges and self._is_adjacent else None
-        self._is_adjacent = True
-        key = self._key(new)
-        if last is None or self._key(last) != key:
-            last = self._last_of.get(key) if self._counts.get(new.kind, 0) >= MANY else None
-            if last is None:
-                self._counts[new.kind] = self._counts.get(new.kind, 0) + 1
-                self._last_of[key] = new
-                self.ranges.append(new)
-                return
-        last.last = new.last
-        last.records += new.records
-        last.gaps = tuple(one + other for one, other in zip(last.gaps, new.gaps, strict=True))
-
-    def _key(self, each: Range) -> tuple[RangeKind, tuple[str, ...], bool]:
-        """Return the key of a range; adjacent ranges with one key are merged."""
-        return each.kind, each.has, each.last < self._cleaned_to
-
-    def _count(self, parts: Sequence[Share | Absence]) -> None:
-        most: dict[int, int] = {}
-        members: dict[int, int] = {}
-        for part in parts:
-            if isinstance(part, Share):
-                most[part.group] = max(most.get(part.group, 0), part.records + part.lacks)
-                members[part.group] = members.get(part.group, 0) + 1
-        total = sum(most.values())
-        for counts, part in zip(self.tallies, parts, strict=True):
-            if isinstance(part, Share):
-                counts.only_here += part.records if members[part.group] == 1 else 0
-                counts.at_risk += total - most[part.group]
-                counts.in_gaps += part.lacks
-                continue
-            counts.at_risk += total if part in _LOSSES else 0
-            counts.in_gaps += total if part == "gap" else 0
-            for number, other in enumerate(parts):
-                if isinstance(other, Share):
-                    counts.lacks[number, part] = counts.lacks.get((number, part), 0) + other.records
-
-    def _note_pairs(self, stretch: Stretch) -> None:
-        for pair in stretch.against:
-            self.diverged.setdefault(pair, stretch.first)
-        if stretch.is_batch:
-            shares = [(number, part) for number, part in enumerate(stretch.parts) if isinstance(part, Share)]
-            for (one, first), (other, second) in combinations(shares, 2):
-                if first.leader_epoch != second.leader_epoch:
-                    self.epochs_differ.setdefault((one, other), stretch.first)
-
-
-def _kind(parts: Sequence[Share | Absence]) -> RangeKind | None:
-    """Return the worst difference of a stretch; None: the copies agree."""
-    shares = [part for part in parts if isinstance(part, Share)]
-    if len({share.group for share in shares}) > 1:
-        return "divergent"
-    if "damaged" in parts:
-        return "damaged"
-    if "gap" in parts or any(share.lacks for share in shares):
-        return "gap"
-    if "behind" in parts:
-        return "behind"
-    if len({share.leader_epoch for share in shares}) > 1:
-        return "epoch"
-    return "trimmed" if "trimmed" in parts else None
-
-
-def _texts(parts: Sequence[Share | Absence]) -> tuple[str, ...]:
-    shares = [part for part in parts if isinstance(part, Share)]
-    is_divergent = len({share.group for share in shares}) > 1
-    says_epoch = len({share.leader_epoch for share in shares}) > 1 or is_divergent
-    texts = []
-    for part in parts:
-        if not isinstance(part, Share):
-            texts.append(_WORDS[part])
-            continue
-        text = f"version {part.group + 1} of the records" if is_divergent else "the records"
-        text = "fewer records" if part.lacks else text
-        texts.append(f"{text}, leader epoch {part.leader_epoch}" if says_epoch and part.leader_epoch >= 0 else text)
-    return tuple(texts)
 
 
 class ReplicaDir(Struct, frozen=True, kw_only=True):
@@ -235,6 +64,24 @@ class ReplicaDir(Struct, frozen=True, kw_only=True):
     high_watermark: int | None = None
     cleaned_to: int | None = None
     knows_cleaner: bool = False
+
+
+class Assigned(Struct, frozen=True, kw_only=True):
+    """What a metadata log says of a partition.
+
+    Args:
+        topic_id: of its topic.
+        leader: node id of the leader; -1: it has none.
+        last_leader: node id of the leader before that; None: unknown.
+        leader_epoch: of the leader.
+        isr: node ids of the in-sync replicas.
+    """
+
+    topic_id: str
+    leader: int
+    last_leader: int | None
+    leader_epoch: int
+    isr: tuple[int, ...]
 
 
 class Copy(Struct, frozen=True, kw_only=True):
@@ -406,7 +253,7 @@ def judge(reads: Sequence[Read], differences: Differences) -> ReplicaVerdict:
     lacks = tuple(read.lacks(same) for read in reads)
     keep = min(same, key=lambda number: _rank(reads[number], lacks[number]))
     divergent = tuple(_departs(reads, differences, number, keep) for number in numbers)
-    truncations = tuple(_truncation_of(reads, number, keep) for number in numbers)
+    truncations = tuple(_follower_end(reads, number, keep) for number in numbers)
     silent = tuple(
         offset is not None and (truncated_to is None or truncated_to > offset)
         for offset, truncated_to in zip(divergent, truncations, strict=True)
@@ -475,6 +322,15 @@ def _truncation_of(reads: Sequence[Read], number: int, leader: int) -> int | Non
     return offset if offset is not None and offset < reads[number].cursor.end_offset else None
 
 
+def _follower_end(reads: Sequence[Read], number: int, leader: int) -> int | None:
+    """Return the offset at which a broker truncates the copy, with or without leader epochs; None: it does not."""
+    if reads[number].history.epochs:
+        return _truncation_of(reads, number, leader)
+    # A follower without epochs begins to fetch at its high watermark (ReplicaManager.initialFetchOffset).
+    mark = reads[number].copy.place.high_watermark
+    return mark if number != leader and mark is not None and mark < reads[number].cursor.end_offset else None
+
+
 def _state(read: Read, lacks: Lacks, divergent_at: int | None) -> State:
     if divergent_at is not None:
         return "divergent"
@@ -503,29 +359,69 @@ _SIMPLE: Final[dict[State, str]] = {
 }
 
 
-def reason(reads: Sequence[Read], verdict: ReplicaVerdict) -> str:
-    """Return why the copy is kept, and what to do first."""
+def reason(reads: Sequence[Read], verdict: ReplicaVerdict, assigned: Assigned | None) -> str:
+    """Return why the copy is kept, what the metadata log says, and what to do first."""
+    of_cluster = [] if assigned is None else [_of_cluster(reads, verdict, assigned)]
     if verdict.keep is None:
-        return (
+        text = (
             f"The copies hold different records from offset {verdict.divergent_offset} on, and neither leader epochs "
             "nor high watermarks nor their lengths show which are correct: compare the records (kafkalog dump), and "
             "ask the owners of the producers."
         )
+        return " ".join([text, *of_cluster])
     keep = reads[verdict.keep]
     parts = [_why(keep, verdict)]
     lacks = verdict.lacks[verdict.keep]
     if lacks.lost:
         parts.append(f"It lacks {count_of(lacks.lost, 'record')} that another copy has ({_of_kinds(lacks)}).")
+    parts += of_cluster
     risk = keep.counts.at_risk
-    if risk:
+    if risk.records:
         parts.append(
-            f"First save the {count_of(risk, 'record')} that it does not have: kafkalog dump of the other copies."
+            f"First save the {count_of(risk.records, 'record')} that it does not have ({_where(risk)}): "
+            f"{_save_line(reads, risk)}"
         )
     return " ".join(parts)
 
 
+def _where(extent: Extent) -> str:
+    """Return `offsets 100..149, 2026-11-21T02:15:50Z to 2026-11-21T02:18:21Z`."""
+    first_ms, last_ms = extent.times
+    text = f"offsets {extent.first_offset}..{extent.last_offset}"
+    return text if first_ms is None or last_ms is None else f"{text}, {moment(first_ms)} to {moment(last_ms)}"
+
+
+def _save_line(reads: Sequence[Read], extent: Extent) -> str:
+    """Return the command that reads these records, of as few copies as have them all."""
+    owners = sorted(extent.owners)
+    whole = [number for number in owners if reads[number].counts.only_here == extent.records]
+    paths = [reads[number].copy.place.path for number in whole or owners]
+    offsets = f"{extent.first_offset}..{extent.last_offset}"
+    return shell_line(["kafkalog", "dump", "--records", "--offsets", offsets, *paths])
+
+
+def _of_cluster(reads: Sequence[Read], verdict: ReplicaVerdict, assigned: Assigned) -> str:
+    """Return what the metadata log says of the partition, and whether its leader has another history."""
+    leader, isr = assigned.leader, ", ".join(map(str, assigned.isr))
+    if leader >= 0:
+        text = f"By the metadata log broker {leader} leads it in leader epoch {assigned.leader_epoch}"
+    else:
+        leader = -1 if assigned.last_leader is None else assigned.last_leader
+        text = "By the metadata log it has no leader" + (f" since broker {leader}" if leader >= 0 else "")
+    text += f"; in sync are {isr}." if isr else "; no replica is in sync."
+    states = {read.copy.place.node_id: state for read, state in zip(reads, verdict.states, strict=True)}
+    # The disks show which copy has most; a cluster goes on with the one that it elects, whatever that holds.
+    if states.get(str(leader)) in {"divergent", "behind", "missing"} and verdict.keep is not None:
+        text += f" If broker {leader} leads again, the cluster goes on with its copy, not with the one to keep."
+    return text
+
+
 def _why(keep: Read, verdict: ReplicaVerdict) -> str:
     path = keep.copy.place.path
+    # Records of the formats before v2 have none, and neither has a log that only such records are in.
+    epochs = "leader epochs do not decide"
+    if keep.history.latest is None:
+        epochs = "the log has no leader epochs that could decide (message format v0 or v1)"
     if verdict.basis == "leader-epoch":
         return (
             f"Keep {path}: its leader epoch {keep.history.latest} is the latest, so the cluster continued with its "
@@ -533,10 +429,10 @@ def _why(keep: Read, verdict: ReplicaVerdict) -> str:
         )
     if verdict.basis == "high-watermark":
         mark = keep.copy.place.high_watermark
-        return f"Keep {path}: leader epochs do not decide, but its high watermark {mark} is above the first difference."
+        return f"Keep {path}: {epochs}, but its high watermark {mark} is above the first difference."
     if verdict.basis == "length":
         return (
-            f"Keep {path}, because it is the longest: neither leader epochs nor high watermarks show which history is "
+            f"Keep {path}, because it is the longest: {epochs}, and high watermarks do not show which history is "
             "correct, so check the records first."
         )
     if all(state in {"keep", "identical"} for state in verdict.states):
@@ -557,6 +453,9 @@ def advice(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> str:
     what = "Damaged" if flaw is None else f"Damaged at byte {flaw.position} of {flaw.path} ({flaw.reason})"
     if state == "missing":
         what = f"It has lost {count_of(lacks.missing, 'record')}, and no broker notices that"
+    if state == "damaged" and flaw is not None and flaw.reason != "unreadable":
+        line = shell_line(["kafkalog", "recover", "--refetch", read.copy.place.path])
+        return f"{what}: {_save_first(read)}truncate it there, and its broker fetches the rest again: {line}"
     return f"{what}: {_save_first(read)}delete the directory, and its broker fetches it again."
 
 

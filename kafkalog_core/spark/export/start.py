@@ -147,7 +147,7 @@ def _refuse_copies(places: Iterable[PartitionPath]) -> None:
         other = first.setdefault(key, place.path)
         # The same path twice is one directory.
         if other != place.path:
-            compare = f"kafkalog spark replicas {shell_line((os.path.dirname(other), os.path.dirname(place.path)))}"
+            compare = f"kafkalog replicas {shell_line((os.path.dirname(other), os.path.dirname(place.path)))}"
             ways = (
                 WayOut("compare the copies, and name the one to keep", compare),
                 WayOut("export each broker into its own directory", options="--to DIR"),

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kafkalog_core.ops.replicas.compare import Comparison, ReplicaTask, compare
 from kafkalog_core.ops.replicas.comparison import BatchCursor, Share, lockstep
-from kafkalog_core.ops.replicas.verdict import Differences, ReplicaDir
+from kafkalog_core.ops.replicas.differences import Differences
+from kafkalog_core.ops.replicas.verdict import ReplicaDir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
 from tests.support.build import NONE, ZSTD, Record, batch_v2, empty_batch
