@@ -23,9 +23,10 @@ __all__ = ["COMMANDS", "cli", "run"]
 HELP: Final = """Read, check and repair Apache Kafka's on-disk log.
 
 kafkalog works on the files of a stopped broker: any file, a partition directory or a whole log directory. It changes
-none of them without --apply, except for serve --read-write, which is a live broker on its log directory. spark commands
-write only into the directory of --to. Every command prints text, on a pipe too, except dump and spark sql, which write
-JSON lines to a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result to a file.
+none of them without --apply, except for serve --read-write, which is a live broker on its log directory. freeze
+and spark commands write only into the directory of --to. Every command prints text, on a pipe too, except dump and
+spark sql, which write JSON lines to a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result
+to a file.
 
 \b
 First steps:
@@ -86,6 +87,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.compact:compact_command",
         "Forecast what the log cleaner does, or clean logs.",
     ),
+    "freeze": (
+        "kafkalog_cli.commands.freeze:freeze_command",
+        "Keep what a broker is about to delete, by hard links.",
+    ),
     "cluster": (
         "kafkalog_cli.commands.cluster:cluster_command",
         "Show the cluster that the metadata log describes: nodes, topics, leaders, volumes.",
@@ -126,6 +131,7 @@ SECTIONS: Final = {
         "apply",
         "undo",
     ),
+    "Disk space (what can be kept, what can go?)": ("freeze",),
     "Serve (read a dead disk with any Kafka client)": ("serve",),
     "Cluster (what it was, many disks at once)": ("cluster", "zookeeper", "spark"),
     "Other": ("bench", "completion"),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.transactions.transactions import TransactionsFound
+    from kafkalog_core.ops.usage.freeze import Frozen
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.ops.zookeeper.request import RowsFound, ZookeeperBasis, ZookeeperFound
     from kafkalog_core.output.chunk import BytesMode, Chunk
@@ -49,6 +50,7 @@ __all__ = [
     "COMPACTIONS",
     "COMPATS",
     "EXPORTS",
+    "FREEZES",
     "IMPACTS",
     "PLANS",
     "PREFLIGHTS",
@@ -338,6 +340,11 @@ ROLLS: Final[ResultKind[RollForecast]] = ResultKind(
     tables=(tables.ROLLING, tables.ROLLED_SEGMENT, tables.FINDING),
     rows_of=f"{_OPS}.roll.forecast:RollForecast.chunks",
     for_people={"table": f"{_RENDER}.roll_table:RollTable"},
+)
+FREEZES: Final[ResultKind[Frozen | Finding]] = ResultKind(
+    tables=(tables.FROZEN, tables.FINDING),
+    rows_of=f"{_OPS}.usage.freeze:rows_of",
+    for_people={"table": f"{_RENDER}.freeze_table:FreezeTable"},
 )
 IMPACTS: Final[ResultKind[Impacts]] = ResultKind(
     tables=(tables.IMPACT,),
