@@ -12,8 +12,8 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.findings import found
 from kafkalog_core.format.index import split_size
 from kafkalog_core.format.layout import (
     DISK_BLOCK_BYTES,
@@ -31,19 +31,19 @@ from kafkalog_core.format.names import (
     parse_directory_name,
     parse_file_name,
 )
-from kafkalog_core.storage.access import open_error
+from kafkalog_core.storage.access import code_of_dir_error, code_of_error, open_error
 from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES, rounded
 from kafkalog_core.storage.framing import used_bytes
 from kafkalog_core.storage.logdir import BROKER_KINDS
-from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.engine.targets import Target
+    from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import DirectoryName, FileName
+    from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = ["INDEXES", "LEFTOVERS", "LOGS", "DiskItem", "ItemKind", "Seen", "disk_items"]
 
@@ -87,7 +87,7 @@ class ItemKind(StrEnum):
     DIRECTORY = "directory"
     """A directory without what is in it."""
     UNKNOWN = "unknown"
-    """What the system refuses to show; `DiskItem.problem` has the reason."""
+    """What the system refuses to show; `DiskItem.finding` has the reason."""
 
 
 LOGS: Final = frozenset({ItemKind.ACTIVE, ItemKind.CLOSED})
@@ -123,7 +123,7 @@ class DiskItem(Struct, frozen=True):
         is_repeated: whether another name of the same file came before; its bytes were counted there.
         slack_bytes: of an offset or time index: the bytes after its entries, which a broker has preallocated.
         slack_allocated_bytes: the bytes of whole blocks among them, which truncating the file to its entries frees.
-        problem: why something of it is unknown, a clause; None: all of it is known.
+        finding: what is unknown of it, and why; None: all of it is known.
     """
 
     path: str
@@ -135,7 +135,7 @@ class DiskItem(Struct, frozen=True):
     is_repeated: bool = False
     slack_bytes: int = 0
     slack_allocated_bytes: int = 0
-    problem: str | None = None
+    finding: Finding | None = None
 
     @property
     def topic(self) -> str | None:
@@ -148,28 +148,26 @@ class DiskItem(Struct, frozen=True):
         return None if self.directory is None else self.directory.partition
 
 
-def disk_items(targets: Iterable[Target], seen: Seen | None = None) -> Iterator[DiskItem]:
-    """Yield every file and directory of local targets, of a selection only the selected partitions.
+def disk_items(
+    root: str, partitions: Iterable[PartitionPath] | None = None, seen: Seen | None = None
+) -> Iterator[DiskItem]:
+    """Yield every file and directory of a log directory, or only of some partitions.
 
     Files that a broker deletes meanwhile are left out. Memory follows the number of files with several hard links.
 
     Args:
-        targets: log directories, partitions and files, none of them within another one.
+        root: path of the log directory, or of any directory with partitions in it.
+        partitions: those that are walked; None: everything in `root`, and itself.
         seen: the files with several hard links that were counted before; new ones are added.
 
-    Raises NotFoundError or AccessError for a target that has vanished or cannot be seen.
+    Raises NotFoundError or AccessError for a directory that was named and has vanished, or cannot be seen.
     """
     seen = set() if seen is None else seen
-    for target in targets:
-        if isinstance(target, LogDirTarget) and target.is_whole:
-            yield from _Directory(target.path, seen).items(_status(target.path))
-        elif isinstance(target, LogDirTarget):
-            for place in target.partitions:
-                yield from _partition(place.path, place.name, seen).items(_status(place.path))
-        elif isinstance(target, PartitionTarget):
-            yield from _partition(target.path, target.place.name, seen).items(_status(target.path))
-        elif isinstance(target, FileTarget):
-            yield from _file_of(target, seen)
+    if partitions is None:
+        yield from _Directory(root, seen).items(_status(root))
+        return
+    for place in partitions:
+        yield from _partition(place.path, place.name, seen).items(_status(place.path))
 
 
 def _status(path: str) -> os.stat_result:
@@ -177,14 +175,6 @@ def _status(path: str) -> os.stat_result:
         return os.stat(path)
     except OSError as error:
         raise open_error(path, error) from error
-
-
-def _file_of(target: FileTarget, seen: Seen) -> Iterator[DiskItem]:
-    around = os.path.dirname(target.path) or "."
-    name = partition_name(around)
-    # A file with another name that was recognized by its content is of no partition here either.
-    directory = _partition(around, name, seen) if name.is_partition else _Directory(around, seen)
-    yield directory.file(target.path, target.file.name.raw, _status(target.path))
 
 
 def _partition(path: str, name: DirectoryName, seen: Seen) -> _Directory:
@@ -257,7 +247,8 @@ class _Directory:
         except OSError as error:
             problem = open_error(self._path, error)
             if not isinstance(problem, NotFoundError):
-                yield self._item(self._path, ItemKind.UNKNOWN, status, f"what is in it is unknown: {problem.message}")
+                finding = self._found(code_of_dir_error(problem), self._path, problem)
+                yield replace(self._item(self._path, ItemKind.UNKNOWN, status), finding=finding)
             return
         yield self._item(self._path, ItemKind.DIRECTORY, status)
         with entries:
@@ -266,24 +257,24 @@ class _Directory:
                     entry = next(entries, None)
                 # The disk refuses the rest of the directory
                 except OSError as error:
-                    reason = open_error(self._path, error).message
-                    yield DiskItem(self._path, ItemKind.UNKNOWN, self._name, 0, 0, problem=f"some is unknown: {reason}")
+                    refusal = open_error(self._path, error)
+                    yield self._unknown(self._path, code_of_dir_error(refusal), refusal)
                     return
                 if entry is None:
                     return
                 try:
-                    found = entry.stat(follow_symlinks=False)
+                    status = entry.stat(follow_symlinks=False)
                 except OSError as error:
                     refusal = open_error(entry.path, error)
                     if not isinstance(refusal, NotFoundError):
-                        yield DiskItem(entry.path, ItemKind.UNKNOWN, self._name, 0, 0, problem=refusal.message)
+                        yield self._unknown(entry.path, code_of_error(refusal), refusal)
                     continue
-                if stat.S_ISDIR(found.st_mode):
-                    yield from self._inner(entry.path, entry.name).items(found)
+                if stat.S_ISDIR(status.st_mode):
+                    yield from self._inner(entry.path, entry.name).items(status)
                 else:
-                    yield self.file(entry.path, entry.name, found)
+                    yield self._file(entry.path, entry.name, status)
 
-    def file(self, path: str, name: str, status: os.stat_result) -> DiskItem:
+    def _file(self, path: str, name: str, status: os.stat_result) -> DiskItem:
         """Return the item of a file of this directory."""
         if not stat.S_ISREG(status.st_mode):
             kind = ItemKind.LINK if stat.S_ISLNK(status.st_mode) else ItemKind.FOREIGN
@@ -307,7 +298,7 @@ class _Directory:
             return _Directory(path, self._seen, parsed)
         return _Directory(path, self._seen, self._name, ItemKind.FOREIGN)
 
-    def _item(self, path: str, kind: ItemKind, status: os.stat_result, problem: str | None = None) -> DiskItem:
+    def _item(self, path: str, kind: ItemKind, status: os.stat_result) -> DiskItem:
         is_linked = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
         return DiskItem(
             path,
@@ -317,8 +308,15 @@ class _Directory:
             status.st_blocks * STAT_BLOCK_BYTES,
             is_linked,
             is_linked and self._is_repeated(status),
-            problem=problem,
         )
+
+    def _unknown(self, path: str, code: str, error: StorageError) -> DiskItem:
+        return DiskItem(path, ItemKind.UNKNOWN, self._name, 0, 0, finding=self._found(code, path, error))
+
+    def _found(self, code: str, path: str, error: StorageError) -> Finding:
+        name = self._name
+        topic, partition = (None, None) if name is None else (name.topic, name.partition)
+        return found(code, path, topic=topic, partition=partition, reason=error.message)
 
     def _is_repeated(self, status: os.stat_result) -> bool:
         identity = status.st_dev, status.st_ino
@@ -336,7 +334,7 @@ class _Directory:
             with Source.open(path) as source:
                 used = used_bytes(source, split_size(layout, size)[0] * layout.size)
         except StorageError as error:
-            return replace(item, problem=f"the bytes after its entries are unknown: {error.message}")
+            return replace(item, finding=self._found(code_of_error(error), path, error))
         # The last entry may end with zeros.
         used = min(-(-used // layout.size) * layout.size, size)
         return replace(item, slack_bytes=size - used, slack_allocated_bytes=max(0, allocated - rounded(used)))

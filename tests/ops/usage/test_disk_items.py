@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.engine.selection import Selection
-from kafkalog_core.engine.targets import resolve
-from kafkalog_core.ops.usage.disk_items import LEFTOVERS, DiskItem, ItemKind, disk_items
+from kafkalog_core.ops.usage.disk_items import LEFTOVERS, DiskItem, ItemKind, Seen, disk_items
+from kafkalog_core.storage.logdir import read_log_dir
 from tests.support import build
 from tests.support.log_dirs import write_log_dir, write_partition
 from tests.support.other_users import let_others_in
@@ -20,16 +19,14 @@ from tests.support.other_users import let_others_in
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.engine.targets import Target
-
 CRASHED = Path(__file__).resolve().parents[3] / "fixtures" / "crashed"
 JOURNAL = "kafkalog-undo-20260102T030405Z-1"
 UUID = "a" * 32
 
 
-def items(*paths: Path, selection: Selection | None = None) -> list[DiskItem]:
-    targets: list[Target] = resolve([str(path) for path in paths], selection)
-    return list(disk_items(targets))
+def items(*paths: Path) -> list[DiskItem]:
+    seen: Seen = set()
+    return [item for path in paths for item in disk_items(str(path), seen=seen)]
 
 
 def kinds(found: Iterable[DiskItem], root: Path) -> dict[str, ItemKind]:
@@ -193,20 +190,20 @@ def test_what_this_user_may_not_see_is_unknown(log_dir: Path) -> None:
     finally:
         os.seteuid(0)
         os.setgroups(groups)
-    problems = {item.path: (item.kind, item.problem) for item in found if item.problem is not None}
+    problems = {item.path: (item.kind, item.finding.message) for item in found if item.finding is not None}
     assert problems.keys() == {str(log_dir / "t-0"), str(index)}
     assert problems[str(log_dir / "t-0")][0] is ItemKind.UNKNOWN
     assert problems[str(index)][0] is ItemKind.OFFSET_INDEX
-    assert all("no permission" in (problem or "") for _, problem in problems.values())
+    assert all("no permission" in message for _, message in problems.values())
     assert sums(found) == said
 
 
-def test_selected_partitions_and_single_files(log_dir: Path) -> None:
-    found = items(log_dir, selection=Selection(topics=("t",), partitions=(1,)))
+def test_selected_partitions(log_dir: Path) -> None:
+    places = [place for place in read_log_dir(str(log_dir)).partitions if place.name.partition == 1]
+    found = list(disk_items(str(log_dir), places))
     assert {item.path for item in found if item.kind is ItemKind.DIRECTORY} == {str(log_dir / "t-1")}
-    log = log_dir / "t-1" / f"{0:020d}.log"
-    [item] = items(log)
-    assert (item.kind, item.topic, item.partition) == (ItemKind.ACTIVE, "t", 1)
+    assert {item.partition for item in found} == {1}
+    assert sums(found) == du_says(log_dir / "t-1")
 
 
 def test_a_link_to_a_partition_is_not_followed(log_dir: Path, tmp_path: Path) -> None:
