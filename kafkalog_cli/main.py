@@ -87,6 +87,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.compact:compact_command",
         "Forecast what the log cleaner does, or clean logs.",
     ),
+    "usage": (
+        "kafkalog_cli.commands.usage:usage_command",
+        "Show what takes the space of a disk, by topic, partition or kind, and what may go.",
+    ),
     "freeze": (
         "kafkalog_cli.commands.freeze:freeze_command",
         "Keep what a broker is about to delete, by hard links.",
@@ -116,7 +120,7 @@ COMMANDS: Final = {
     "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script for a shell."),
 }
 SECTIONS: Final = {
-    "Look (what is in these files, are they sound?)": ("verify", "dump", "explain"),
+    "Look (what is in these files, are they sound?)": ("verify", "dump", "usage", "explain"),
     "Find (where is a record?)": ("seek", "which-partition"),
     "Consumers and producers (where did each stand, and what does it wait for?)": ("groups", "transactions", "impact"),
     "Forecast (what will a broker do, and why not?)": ("preflight", "retain", "compact", "roll"),
@@ -153,7 +157,7 @@ MEANT: Final = {
     "decode": ("dump --records",),
     "delete": ("retain",),
     "diff": ("spark replicas",),
-    "du": ("dump --segments",),
+    "du": ("usage",),
     "export": ("spark export", "dump --records --ndjson"),
     "find": ("seek", "dump --contains TEXT"),
     "fix": ("recover",),
@@ -180,7 +184,7 @@ MEANT: Final = {
     "revert": ("undo",),
     "rollback": ("undo",),
     "search": ("dump --contains TEXT",),
-    "size": ("dump --segments",),
+    "size": ("usage",),
     "sql": ("spark sql",),
     "start": ("preflight", "serve"),
     "tail": ("dump --follow",),

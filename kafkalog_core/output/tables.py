@@ -48,6 +48,7 @@ from kafkalog_core.output.plans import (
 )
 from kafkalog_core.output.schema import MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
 from kafkalog_core.output.starts import PARTITION_START, PREFLIGHT, RELEASE_START, START_EVENT, START_STEP
+from kafkalog_core.output.usages import USAGE, USAGE_DIRECTORY
 from kafkalog_core.output.zookeeper import ZNODE, ZNODE_CHANGE, ZOOKEEPER, ZOOKEEPER_OWNER, ZOOKEEPER_SERVER
 
 __all__ = [
@@ -109,6 +110,8 @@ __all__ = [
     "TEXT_LINE",
     "TRANSACTION",
     "TRANSACTION_PART",
+    "USAGE",
+    "USAGE_DIRECTORY",
     "WHICH_PARTITION",
     "ZNODE",
     "ZNODE_CHANGE",
@@ -585,6 +588,8 @@ TABLES: Final = {
         ZNODE,
         ZNODE_CHANGE,
         ZOOKEEPER_OWNER,
+        USAGE,
+        USAGE_DIRECTORY,
         IMPACT,
         PREFLIGHT,
         START_EVENT,

@@ -184,6 +184,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--jobs 1 --now {now} {kafka}"),
         Case("--jobs 1 --now {now} --what-if retention.ms=1 --until 2026-12-21 {kafka}"),
     ),
+    "usage": (
+        Case("--now {now} {kafka}"),
+        Case("--by partition --compaction --now {now} {kafka}"),
+        Case("--by kind {kafka}"),
+    ),
     "compact": (
         Case("--jobs 1 --now {now} {kafka}"),
         Case("--jobs 1 --now {now} --force --biggest 3 {kafka}/customers-0"),
