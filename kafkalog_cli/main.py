@@ -91,6 +91,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.usage:usage_command",
         "Show what takes the space of a disk, by topic, partition or kind, and what may go.",
     ),
+    "free": (
+        "kafkalog_cli.commands.free:free_command",
+        "Free space on a full disk, with the least loss.",
+    ),
     "freeze": (
         "kafkalog_cli.commands.freeze:freeze_command",
         "Keep what a broker is about to delete, by hard links.",
@@ -135,7 +139,7 @@ SECTIONS: Final = {
         "apply",
         "undo",
     ),
-    "Disk space (what can be kept, what can go?)": ("freeze",),
+    "Disk space (what can be kept, what can go?)": ("free", "freeze"),
     "Serve (read a dead disk with any Kafka client)": ("serve",),
     "Cluster (what it was, many disks at once)": ("cluster", "zookeeper", "spark"),
     "Other": ("bench", "completion"),
