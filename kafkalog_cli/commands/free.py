@@ -114,7 +114,7 @@ def _check_undo(root: str, repair: RepairOptions) -> None:
     place = root if repair.undo_to is None else existing_directory(repair.undo_to)
     if os.stat(place).st_dev == os.stat(root).st_dev:
         line = command_line()
-        line = None if line is None else line.without("--undo-to")
+        line = None if line is None else line.without("--undo-to", "")
         ways = (
             WayOut("keep the undo journal on another file system", with_options(line, "--undo-to DIR")),
             WayOut("keep none, so that the run cannot be undone", with_options(line, "--no-undo")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
@@ -77,7 +76,7 @@ def freeze_command(
     request = FreezeRequest(
         resolve=lambda: resolve(paths, selection),
         paths=paths,
-        to=os.path.abspath(to),
+        to=to.rstrip("/") or "/",
         takes_all=takes_all,
         is_trial=dry_run,
     )

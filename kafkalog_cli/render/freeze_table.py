@@ -62,9 +62,9 @@ class FreezeTable(AnswerTable["Frozen | Finding"]):
             what = f"{count_of(before, 'file')} of {count_of(len(rows), 'partition')}"
             return f"NOTHING NEW: {what} were frozen before, in {where}"
         head = "WOULD FREEZE" if self._request.is_trial else "FROZEN"
-        what = f"{count_of(len(links), 'file')} ({size(sum(links))}) by hard links"
+        what = f"{count_of(len(links), 'file')} ({size(sum(links))}) by hard links,"
         if copies:
-            what += f", and {count_of(len(copies), 'file')} ({size(sum(copies))}) by copies,"
+            what += f" and {count_of(len(copies), 'file')} ({size(sum(copies))}) by copies,"
         return f"{head}: {what} of {count_of(len(rows), 'partition')}, in {where}"
 
     def _below(self) -> list[str]:

@@ -117,6 +117,11 @@ def test_a_broker_starts_again_on_the_disk_that_was_full(full: Broker, tmp_path:
     _start_and_read(full, bases[0])
 
 
+def _settings(full: Broker) -> tuple[str | Path, ...]:
+    """What the metadata log of a broker that died while it wrote may not have."""
+    return "--config", full.config, "--kafka", full.release, "--topic-config", f"{TOPIC}:cleanup.policy=delete"
+
+
 def _start_and_read(full: Broker, first: int) -> None:
     """The broker starts, and a consumer gets every record that was acknowledged, from an offset on."""
     full.start()
@@ -139,10 +144,10 @@ def test_free_gives_the_broker_the_space_that_it_needs(full: Broker, way: tuple[
         full.start()
     _fill(full.log_dir)
     need = 4 * SEGMENT_BYTES
-    command = ("free", full.log_dir, "--need", str(need), "--config", full.config, "--kafka", full.release, *way)
+    command = ("free", full.log_dir, "--need", str(need), *_settings(full), *way)
     planned = run(*command)
     (plan,) = (row for row in planned.rows if row["type"] == "plan")
-    assert planned.status in {0, 4}, (planned.rows, planned.errors)
+    assert planned.status in {0, 4}, (planned.errors, planned.rows)
     assert lost in str(plan["message"])
     refused = run(*command, "--apply")
     assert refused.status == 3
@@ -161,7 +166,7 @@ def test_what_every_group_has_read_is_freed_without_naming_a_topic(full: Broker,
     with pytest.raises(AssertionError, match="the broker did not start"):
         full.start()
     _fill(full.log_dir)
-    command = ("free", full.log_dir, "--config", full.config, "--kafka", full.release)
+    command = ("free", full.log_dir, *_settings(full))
     done = run(*command, "--need", str(2 * SEGMENT_BYTES), "--undo-to", tmp_path / "undo", "--apply")
     assert done.status == 0, (done.rows, done.errors)
     (plan,) = (row for row in done.rows if row["type"] == "plan")

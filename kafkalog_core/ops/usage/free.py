@@ -350,5 +350,5 @@ def _shortage(request: PlanRequest, goal: _Goal) -> Refusal:
     name = WayOut("name topics whose oldest segments may go", with_options(line, "--topic TOPIC"))
     if not goal.freed_bytes:
         raise RefusedError(Refusal(reason, (name,)), path=request.target.root)
-    less = with_options(line and line.without("--need"), f"--need {goal.after_bytes}")
+    less = with_options(line and line.without("--need", ""), f"--need {goal.after_bytes}")
     return Refusal(reason, (name, WayOut("free this much only", less)))

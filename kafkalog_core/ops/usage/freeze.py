@@ -58,7 +58,7 @@ class FreezeRequest(Struct, frozen=True, kw_only=True):
     Args:
         resolve: lists the targets, as they are now.
         paths: as the user gave them, for the command lines that are shown.
-        to: absolute path of the directory of the links.
+        to: path of the directory of the links.
         takes_all: whether logs in use are kept too.
         is_trial: whether nothing is done.
     """

@@ -30,7 +30,7 @@ def check_place(to: str, dirs: Sequence[ChosenDir], paths: Sequence[str], option
     """Raise RefusedError for a directory that cannot hold links to these, with a directory that can.
 
     Args:
-        to: absolute path of the directory, which need not exist yet.
+        to: path of the directory, which need not exist yet.
         dirs: the partition directories, of at least one file each.
         paths: the paths of the command line, for the command that is shown.
         options: its options besides --to.
