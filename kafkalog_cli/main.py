@@ -23,9 +23,10 @@ __all__ = ["COMMANDS", "cli", "run"]
 HELP: Final = """Read, check and repair Apache Kafka's on-disk log.
 
 kafkalog works on the files of a stopped broker: any file, a partition directory or a whole log directory. It changes
-none of them without --apply, except for serve --read-write, which is a live broker on its log directory. spark commands
-write only into the directory of --to. Every command prints text, on a pipe too, except dump and spark sql, which write
-JSON lines to a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result to a file.
+none of them without --apply, except for serve --read-write, which is a live broker on its log directory. freeze
+and spark commands write only into the directory of --to. Every command prints text, on a pipe too, except dump and
+spark sql, which write JSON lines to a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result
+to a file.
 
 \b
 First steps:
@@ -86,6 +87,18 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.compact:compact_command",
         "Forecast what the log cleaner does, or clean logs.",
     ),
+    "usage": (
+        "kafkalog_cli.commands.usage:usage_command",
+        "Show what takes the space of a disk, by topic, partition or kind, and what may go.",
+    ),
+    "free": (
+        "kafkalog_cli.commands.free:free_command",
+        "Free space on a full disk, with the least loss.",
+    ),
+    "freeze": (
+        "kafkalog_cli.commands.freeze:freeze_command",
+        "Keep what a broker is about to delete, by hard links.",
+    ),
     "cluster": (
         "kafkalog_cli.commands.cluster:cluster_command",
         "Show the cluster that the metadata log describes: nodes, topics, leaders, volumes.",
@@ -115,7 +128,7 @@ COMMANDS: Final = {
     "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script for a shell."),
 }
 SECTIONS: Final = {
-    "Look (what is in these files, are they sound?)": ("verify", "dump", "explain"),
+    "Look (what is in these files, are they sound?)": ("verify", "dump", "usage", "explain"),
     "Find (where is a record?)": ("seek", "which-partition"),
     "Consumers and producers (where did each stand, and what does it wait for?)": ("groups", "transactions", "impact"),
     "Forecast (what will a broker do, and why not?)": ("preflight", "retain", "compact", "roll"),
@@ -130,6 +143,7 @@ SECTIONS: Final = {
         "apply",
         "undo",
     ),
+    "Disk space (what can be kept, what can go?)": ("free", "freeze"),
     "Serve (read a dead disk with any Kafka client)": ("serve",),
     "Cluster (what it was, many disks at once)": ("cluster", "replicas", "zookeeper", "spark"),
     "Other": ("bench", "completion"),
@@ -150,8 +164,7 @@ MEANT: Final = {
     "controllers": ("quorum",),
     "decode": ("dump --records",),
     "delete": ("retain",),
-    "diff": ("replicas",),
-    "du": ("dump --segments",),
+    "du": ("usage",),
     "export": ("spark export", "dump --records --ndjson"),
     "find": ("seek", "dump --contains TEXT"),
     "fix": ("recover",),
@@ -177,7 +190,7 @@ MEANT: Final = {
     "revert": ("undo",),
     "rollback": ("undo",),
     "search": ("dump --contains TEXT",),
-    "size": ("dump --segments",),
+    "size": ("usage",),
     "sql": ("spark sql",),
     "start": ("preflight", "serve"),
     "tail": ("dump --follow",),

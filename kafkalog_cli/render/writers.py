@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.transactions.transactions import TransactionsFound
+    from kafkalog_core.ops.usage.freeze import Frozen
+    from kafkalog_core.ops.usage.usage import DirUsage
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.ops.zookeeper.request import RowsFound, ZookeeperBasis, ZookeeperFound
     from kafkalog_core.output.chunk import BytesMode, Chunk
@@ -50,6 +52,7 @@ __all__ = [
     "COMPACTIONS",
     "COMPATS",
     "EXPORTS",
+    "FREEZES",
     "IMPACTS",
     "PLANS",
     "PREFLIGHTS",
@@ -59,6 +62,7 @@ __all__ = [
     "ROLLS",
     "ROWS",
     "TRANSACTIONS",
+    "USAGES",
     "VERDICTS",
     "ZOOKEEPERS",
     "CsvWriter",
@@ -340,6 +344,11 @@ ROLLS: Final[ResultKind[RollForecast]] = ResultKind(
     rows_of=f"{_OPS}.roll.forecast:RollForecast.chunks",
     for_people={"table": f"{_RENDER}.roll_table:RollTable"},
 )
+FREEZES: Final[ResultKind[Frozen | Finding]] = ResultKind(
+    tables=(tables.FROZEN, tables.FINDING),
+    rows_of=f"{_OPS}.usage.freeze:rows_of",
+    for_people={"table": f"{_RENDER}.freeze_table:FreezeTable"},
+)
 IMPACTS: Final[ResultKind[Impacts]] = ResultKind(
     tables=(tables.IMPACT,),
     rows_of=f"{_OPS}.impact.impact:Impacts.chunks",
@@ -371,6 +380,11 @@ TRANSACTIONS: Final[ResultKind[TransactionsFound]] = ResultKind(
     tables=(tables.TRANSACTION, tables.TRANSACTION_PART, tables.STABLE_OFFSET, tables.DAMAGE, tables.FINDING),
     rows_of=f"{_OPS}.transactions.transactions:TransactionsFound.chunks",
     for_people={"table": f"{_RENDER}.transaction_table:TransactionTable"},
+)
+USAGES: Final[ResultKind[DirUsage]] = ResultKind(
+    tables=(tables.USAGE, tables.USAGE_DIRECTORY, tables.FINDING),
+    rows_of=f"{_OPS}.usage.rows:usage_rows",
+    for_people={"table": f"{_RENDER}.usage_table:UsageTable", "html": f"{_RENDER}.report.usage_page:UsagePage"},
 )
 GROUPS: Final[ResultKind[GroupBasis | GroupResult]] = ResultKind(
     tables=(tables.GROUP, tables.GROUP_MEMBER, tables.GROUP_OFFSET, tables.FINDING),

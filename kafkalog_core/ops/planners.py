@@ -58,6 +58,7 @@ PLANNERS: Final = {
     "compact": "kafkalog_core.ops.compact.planning:plan_compact",
     "retain": "kafkalog_core.ops.retain.retain:plan_retain",
     "quorum": "kafkalog_core.ops.quorum.planning:plan_quorum",
+    "free": "kafkalog_core.ops.usage.free:plan_free",
     "transplant": "kafkalog_core.ops.transplant.transplant:plan_transplant",
 }
 """The planner of each command that repairs, imported when it is used."""

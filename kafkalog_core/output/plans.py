@@ -13,6 +13,7 @@ __all__ = [
     "CLEANING_PASS",
     "COMPACTION",
     "FETCH",
+    "FROZEN",
     "JOURNAL",
     "LOSS",
     "PLAN",
@@ -450,4 +451,17 @@ ROLLED_SEGMENT: Final = new_table(
         "why the next one starts: bytes, time, offset-index, time-index, offset-range; null: the log ends",
     ),
     Column("detail", "string", "the figures that were compared"),
+)
+FROZEN: Final = new_table(
+    "frozen",
+    Column("topic", "string", "topic of the directory"),
+    Column("partition", "int32", "partition number of the directory"),
+    Column("path", "string", "the directory whose files are kept"),
+    Column("state", "string", "frozen, or planned (--dry-run)"),
+    Column("to", "string", "where they are, one directory per line; the first one has the log"),
+    Column("links", "int64", "files that this run keeps by a hard link"),
+    Column("link_bytes", "int64", "their size; they take no space as long as the broker has them too"),
+    Column("copies", "int64", "files that this run has copied, because the broker may still change them"),
+    Column("copy_bytes", "int64", "the space that the copies take; planned: that they would take"),
+    Column("here_before", "int64", "files that an earlier run has frozen"),
 )

@@ -31,6 +31,7 @@ from kafkalog_core.output.plans import (
     CLEANING_PASS,
     COMPACTION,
     FETCH,
+    FROZEN,
     JOURNAL,
     LOSS,
     PLAN,
@@ -47,6 +48,7 @@ from kafkalog_core.output.plans import (
 )
 from kafkalog_core.output.schema import MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
 from kafkalog_core.output.starts import PARTITION_START, PREFLIGHT, RELEASE_START, START_EVENT, START_STEP
+from kafkalog_core.output.usages import USAGE, USAGE_DIRECTORY
 from kafkalog_core.output.zookeeper import ZNODE, ZNODE_CHANGE, ZOOKEEPER, ZOOKEEPER_OWNER, ZOOKEEPER_SERVER
 
 __all__ = [
@@ -66,6 +68,7 @@ __all__ = [
     "EXPORT",
     "FETCH",
     "FINDING",
+    "FROZEN",
     "GROUP",
     "GROUP_EVENT",
     "GROUP_MEMBER",
@@ -107,6 +110,8 @@ __all__ = [
     "TEXT_LINE",
     "TRANSACTION",
     "TRANSACTION_PART",
+    "USAGE",
+    "USAGE_DIRECTORY",
     "WHICH_PARTITION",
     "ZNODE",
     "ZNODE_CHANGE",
@@ -571,6 +576,7 @@ TABLES: Final = {
         BIG_KEY,
         ROLLING,
         ROLLED_SEGMENT,
+        FROZEN,
         CATALOG,
         EXPORT,
         REPLICA,
@@ -591,6 +597,8 @@ TABLES: Final = {
         ZNODE,
         ZNODE_CHANGE,
         ZOOKEEPER_OWNER,
+        USAGE,
+        USAGE_DIRECTORY,
         IMPACT,
         PREFLIGHT,
         START_EVENT,

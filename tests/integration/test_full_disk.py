@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from tests.integration import clients
 from tests.integration.broker import Broker
@@ -28,6 +29,7 @@ SEGMENT_BYTES = 500_000
 KEPT_BYTES = 1_000_000
 VALUE = bytes(100_000)
 COUNT = 60
+COMMITTED = 30
 WAIT_SECONDS = 150
 
 
@@ -43,6 +45,7 @@ def full(libs: Path, tmp_path: Path) -> Iterator[Broker]:
     try:
         broker.start()
         asyncio.run(_write(broker, COUNT))
+        asyncio.run(_commit(broker))
         broker.stop()
         broker.start()
         _fill(place)
@@ -72,6 +75,18 @@ async def _write(broker: Broker, count: int) -> None:
             await producer.send_and_wait(TOPIC, VALUE + b"%d" % number)
 
 
+async def _commit(broker: Broker) -> None:
+    """A group that has read a half of the records."""
+    place = TopicPartition(TOPIC, 0)
+    consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="slow-group", enable_auto_commit=False)
+    await consumer.start()
+    try:
+        consumer.assign([place])
+        await consumer.commit({place: COMMITTED})
+    finally:
+        await consumer.stop()
+
+
 async def _until_dead(broker: Broker) -> None:
     """Send until the broker has ended."""
     deadline = time.monotonic() + WAIT_SECONDS
@@ -99,8 +114,65 @@ def test_a_broker_starts_again_on_the_disk_that_was_full(full: Broker, tmp_path:
     assert done.status == 0, (done.rows, done.errors)
     bases = sorted(int(path.stem) for path in full.partition_dir(TOPIC).glob("*.log"))
     assert 0 < bases[0] < COUNT
+    _start_and_read(full, bases[0])
+
+
+def _settings(full: Broker) -> tuple[str | Path, ...]:
+    """What the metadata log of a broker that died while it wrote may not have."""
+    return "--config", full.config, "--kafka", full.release, "--topic-config", f"{TOPIC}:cleanup.policy=delete"
+
+
+def _start_and_read(full: Broker, first: int) -> None:
+    """The broker starts, and a consumer gets every record that was acknowledged, from an offset on."""
     full.start()
     records = asyncio.run(clients.read_all(full, TOPIC))
     offsets = [record.offset for record in records]
-    assert offsets[0] == bases[0]
-    assert set(range(bases[0], COUNT)) <= set(offsets)
+    assert offsets[0] == first
+    assert set(range(first, COUNT)) <= set(offsets)
+
+
+@pytest.mark.parametrize(
+    ("way", "lost"),
+    [
+        (("--topic-config", f"{TOPIC}:retention.bytes={KEPT_BYTES}"), "3."),
+        (("--topic", TOPIC), "5."),
+    ],
+    ids=["retention", "oldest"],
+)
+def test_free_gives_the_broker_the_space_that_it_needs(full: Broker, way: tuple[str, str], lost: str) -> None:
+    with pytest.raises(AssertionError, match="the broker did not start"):
+        full.start()
+    _fill(full.log_dir)
+    need = 4 * SEGMENT_BYTES
+    command = ("free", full.log_dir, "--need", str(need), *_settings(full), *way)
+    planned = run(*command)
+    (plan,) = (row for row in planned.rows if row["type"] == "plan")
+    assert planned.status in {0, 4}, (planned.errors, planned.rows)
+    assert lost in str(plan["message"])
+    refused = run(*command, "--apply")
+    assert refused.status == 3
+    assert "--no-undo" in refused.errors
+    done = run(*command, "--no-undo", "--apply")
+    assert done.status == 0, (done.rows, done.errors)
+    free = os.statvfs(full.log_dir)
+    assert free.f_bfree * free.f_frsize >= need
+    bases = sorted(int(path.stem) for path in full.partition_dir(TOPIC).glob("*.log"))
+    assert 0 < bases[0] < COUNT
+    _start_and_read(full, bases[0])
+
+
+def test_what_every_group_has_read_is_freed_without_naming_a_topic(full: Broker, tmp_path: Path) -> None:
+    """The groups are on the full disk itself; a segment that one of them has not read to its end is kept."""
+    with pytest.raises(AssertionError, match="the broker did not start"):
+        full.start()
+    _fill(full.log_dir)
+    command = ("free", full.log_dir, *_settings(full))
+    done = run(*command, "--need", str(2 * SEGMENT_BYTES), "--undo-to", tmp_path / "undo", "--apply")
+    assert done.status == 0, (done.rows, done.errors)
+    (plan,) = (row for row in done.rows if row["type"] == "plan")
+    assert "(slow-group)" in str(plan["message"])
+    bases = sorted(int(path.stem) for path in full.partition_dir(TOPIC).glob("*.log"))
+    assert 0 < bases[0] <= COMMITTED
+    _start_and_read(full, bases[0])
+    refused = run(*command, "--need", str(20 * SEGMENT_BYTES))
+    assert refused.status == 3

@@ -180,9 +180,23 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--jobs 1 --cluster-id ZGVtby1rYWZrYWxvZy0wMQ --topic-ids {other} {kafka}"),
         Case("--jobs 1 --cluster-id bmV3LWNsdXN0ZXItLS0wMQ --apply {other}"),
     ),
+    "freeze": (
+        Case("--to {new} {kafka}"),
+        Case("--all --dry-run --to {new} {kafka}"),
+        Case("--all --to {new} {kafka}"),
+    ),
+    "free": (
+        Case("--jobs 1 --now {now} --need 1 {kafka}"),
+        Case("--jobs 1 --now {now} --assume-defaults --need 900TiB {kafka}", 3),
+    ),
     "retain": (
         Case("--jobs 1 --now {now} {kafka}"),
         Case("--jobs 1 --now {now} --what-if retention.ms=1 --until 2026-12-21 {kafka}"),
+    ),
+    "usage": (
+        Case("--now {now} {kafka}"),
+        Case("--by partition --compaction --now {now} {kafka}"),
+        Case("--by kind {kafka}"),
     ),
     "compact": (
         Case("--jobs 1 --now {now} {kafka}"),

@@ -47,6 +47,10 @@ JOBS: Final = {
         "kafkalog_cli.commands.spark.retain:retain_command",
         "Forecast what retention deletes on many disks, when, and why.",
     ),
+    "usage": (
+        "kafkalog_cli.commands.spark.usage:usage_command",
+        "Show what takes the space of many disks, and what may go.",
+    ),
     "compact": (
         "kafkalog_cli.commands.spark.compact:compact_command",
         "Forecast what the log cleaner does on many disks, or write cleaned logs.",

@@ -213,6 +213,10 @@ class RetentionForecaster:
         for each in known:
             yield each if isinstance(each, Finding) else forecast(each)
 
+    def forecast_of(self, view: PartitionView) -> Forecast:
+        """Return the forecast of one partition that was read elsewhere; the caller checks the clock by `check_now`."""
+        return forecast(self._question(view))
+
     def _settings_of(self, name: str | None) -> TopicSettings:
         """Return the settings of a topic. A policy of the user's own acts against those of its retention."""
         topic = self.context.settings.for_topic(name)

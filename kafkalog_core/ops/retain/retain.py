@@ -74,7 +74,16 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["RetainRequest", "plan_retain", "raise_log_starts", "retain", "retained_of", "stage_retention"]
+__all__ = [
+    "RetainRequest",
+    "assumptions_of",
+    "plan_retain",
+    "raise_log_starts",
+    "retain",
+    "retained_of",
+    "stage_log_starts",
+    "stage_retention",
+]
 
 
 def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: Stage) -> None:
@@ -170,7 +179,7 @@ def retained_of(
             outcomes=tuple(_outcomes(each, settings, request.scenarios)),
             events=events,
             schedule=schedule,
-            assumptions=tuple(_assumptions_of(each, settings)),
+            assumptions=tuple(assumptions_of(each, settings)),
             held=tuple(_held_of(each)),
         )
         yield stray_first(retained, forecaster.context.assigned_elsewhere.get(each.question.view.path))
@@ -227,11 +236,11 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanR
     # The checkpoint is staged by a callback: it belongs between the removals and the small files, and only the caller
     # knows the forecasts that change no file but raise the offset.
     producer_findings, is_expiration_decisive = stage_retention(
-        changed, context, stage, lambda: _raise_starts(context, forecasts, stage)
+        changed, context, stage, lambda: stage_log_starts(context, forecasts, stage)
     )
     expiration = (context.settings.producer_expiration(),) if is_expiration_decisive else ()
     topics = [each.question.topic for each in forecasts]
-    assumptions = [assumption for each in changed for assumption in _assumptions_of(each, context.settings)]
+    assumptions = [assumption for each in changed for assumption in assumptions_of(each, context.settings)]
     return PlanReport(
         findings=(*findings, *producer_findings),
         settings=(*used_settings(topics), *expiration),
@@ -243,7 +252,7 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanR
     )
 
 
-def _assumptions_of(forecast: Forecast, settings: Settings) -> Iterator[Assumption]:
+def assumptions_of(forecast: Forecast, settings: Settings) -> Iterator[Assumption]:
     """Yield the assumed values on which the deletions of a forecast depend.
 
     The passes by time and size run because of the topic's cleanup.policy and delete by its limit; a larger or smaller
@@ -282,7 +291,7 @@ def wanted_of(options: Mapping[str, object], request: PlanRequest) -> RetentionO
     )
 
 
-def _raise_starts(context: DirContext, forecasts: Sequence[Forecast], stage: Stage) -> None:
+def stage_log_starts(context: DirContext, forecasts: Sequence[Forecast], stage: Stage) -> None:
     """Stage the checkpoint with the new log start offsets."""
     broker_dir = context.broker_dir
     starts: dict[Key, int] = {}

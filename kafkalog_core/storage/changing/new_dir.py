@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.writer import Disk, NewFile
 
-__all__ = ["NewDir", "NewTree", "TaskAttempts", "new_dir_problem"]
+__all__ = ["NewDir", "NewTree", "TaskAttempts", "new_dir_problem", "owned"]
 
 _SUFFIX: Final = ".kafkalog-unfinished"
 _PARTS: Final = ".kafkalog-parts"
@@ -86,8 +86,8 @@ class NewTree:
         self._like = like
         files, directories = Attributes.of_new_file(like), Attributes.of(like)
         # The writer itself must be able to write what it creates, whatever mode the model has.
-        self._of_files = _own(replace(files, mode=files.mode | _MAY_WRITE))
-        self._of_directories = _own(replace(directories, mode=directories.mode | _MAY_ENTER))
+        self._of_files = owned(replace(files, mode=files.mode | _MAY_WRITE))
+        self._of_directories = owned(replace(directories, mode=directories.mode | _MAY_ENTER))
         self._files: dict[str, NewFile] = {}
         self._directories: list[str] = []
 
@@ -279,7 +279,7 @@ def _remove_all(disk: Disk, path: str) -> None:
         disk.remove_directory(path)
 
 
-def _own(attributes: Attributes) -> Attributes:
+def owned(attributes: Attributes) -> Attributes:
     """Return attributes with an owner that this process may set: root any, other users themselves."""
     if os.geteuid() == SUPERUSER:
         return attributes

@@ -1,0 +1,409 @@
+"""The sums of `usage`: what each topic, partition and kind takes in each log directory, and what of it may go."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, Literal
+
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget
+from kafkalog_core.errors import RefusedError, SelectionError, StorageError
+from kafkalog_core.findings import Finding, found
+from kafkalog_core.format.layout import DISK_BLOCK_BYTES
+from kafkalog_core.kafka.sim.start.segment_views import check_now
+from kafkalog_core.ops.compact.compact import compact
+from kafkalog_core.ops.repair.context import target_dirs
+from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, read_view
+from kafkalog_core.ops.retain.retain import RetainRequest, retained_of
+from kafkalog_core.ops.usage.disk_items import LEFTOVERS, DiskItem, ItemKind, Seen, disk_items
+from kafkalog_core.progress import NO_PROGRESS, Progress
+from kafkalog_core.storage.access import code_of_dir_error, open_error
+from kafkalog_core.structs import Struct, field, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from kafkalog_core.engine.pool import Workers
+    from kafkalog_core.engine.targets import Target
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.sim.start.segment_views import PartitionView
+    from kafkalog_core.ops.compact.forecast import CompactRequest
+    from kafkalog_core.ops.repair.assumptions import Assumption
+    from kafkalog_core.ops.repair.context import TargetDir
+    from kafkalog_core.ops.retain.forecaster import RetentionOptions
+    from kafkalog_core.storage.logdir import PartitionPath
+
+__all__ = ["By", "DirUsage", "KindSum", "Share", "UsageRequest", "usage"]
+
+By = Literal["topic", "partition", "kind"]
+Key = tuple[str | None, int | None]
+"""Topic and partition number; None where files are of no topic, or all of them are one sum."""
+
+_KEPT_FINDINGS: Final = 1000
+
+
+class UsageRequest(Struct, frozen=True, kw_only=True):
+    """What to add up.
+
+    Args:
+        targets: log directories and partitions, from `targets.resolve`.
+        by: what a row is of.
+        retention: the options of the forecast of retention; None: no log is read for one.
+        compaction: what to simulate of compaction, whose own targets are ignored; None: no log is read for it.
+    """
+
+    targets: tuple[Target, ...]
+    by: By = "topic"
+    retention: RetentionOptions | None = None
+    compaction: CompactRequest | None = None
+
+
+class KindSum(Struct):
+    """The files of one kind. Bytes of a file with several names count once; `files` counts each name."""
+
+    files: int = 0
+    size_bytes: int = 0
+    allocated_bytes: int = 0
+    slack_bytes: int = 0
+    slack_allocated_bytes: int = 0
+    sparse_files: int = 0
+    linked_files: int = 0
+    linked_bytes: int = 0
+
+    def add(self, item: DiskItem) -> None:
+        """Count one file or directory."""
+        self.files += 1
+        if item.is_linked:
+            self.linked_files += 1
+        if item.is_repeated:
+            return
+        self.size_bytes += item.size_bytes
+        self.allocated_bytes += item.allocated_bytes
+        # Less than a block is the end of the last one, or a small file that is stored in its inode.
+        if item.size_bytes - item.allocated_bytes >= DISK_BLOCK_BYTES:
+            self.sparse_files += 1
+        if item.is_linked:
+            self.linked_bytes += item.allocated_bytes
+        if item.slack_bytes:
+            self.slack_bytes += item.slack_bytes
+            self.slack_allocated_bytes += item.slack_allocated_bytes
+
+    def plus(self, other: KindSum) -> KindSum:
+        """Return the sum of both."""
+        names = self.__struct_fields__
+        return KindSum(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+
+class Share(Struct):
+    """What a topic, a partition or a directory takes.
+
+    Args:
+        kinds: its files by kind.
+        retention_bytes: bytes of log that the next retention check deletes; None: no forecast was asked for.
+        retention_segments: the segments of these.
+        next_due_ms: when the first other segment is due, in milliseconds since 1970; None: the time alone deletes none.
+        unforeseen: number of partitions of which retention cannot be predicted.
+        compaction_bytes: bytes of log that a clean would save; None: it was not asked for.
+    """
+
+    kinds: dict[ItemKind, KindSum] = field(default_factory=dict)
+    retention_bytes: int | None = None
+    retention_segments: int | None = None
+    next_due_ms: int | None = None
+    unforeseen: int | None = None
+    compaction_bytes: int | None = None
+
+    @property
+    def total(self) -> KindSum:
+        """The sum of all kinds."""
+        total = KindSum()
+        for each in self.kinds.values():
+            total = total.plus(each)
+        return total
+
+    def allocated(self, kinds: Iterable[ItemKind]) -> int:
+        """Return the allocated bytes of some kinds."""
+        return sum(self.kinds[kind].allocated_bytes for kind in kinds if kind in self.kinds)
+
+    @property
+    def slack_allocated_bytes(self) -> int:
+        """The blocks of indexes after their entries."""
+        return sum(each.slack_allocated_bytes for each in self.kinds.values())
+
+    @property
+    def removable_bytes(self) -> int:
+        """What no broker needs, or deletes itself: leftovers, what retention deletes now, preallocated index blocks."""
+        return self.allocated(LEFTOVERS) + (self.retention_bytes or 0) + self.slack_allocated_bytes
+
+    def add_retention(self, each: RetainForecast | Finding) -> None:
+        """Add the forecast of a partition, or that there is none."""
+        self.unforeseen = (self.unforeseen or 0) + isinstance(each, Finding)
+        self.retention_bytes, self.retention_segments = self.retention_bytes or 0, self.retention_segments or 0
+        if isinstance(each, Finding):
+            return
+        forecast = each.forecast
+        self.retention_bytes += forecast.deleted_bytes
+        self.retention_segments += len(forecast.deleted)
+        due_ms = None if forecast.next_due is None else forecast.next_due.due_ms
+        if due_ms is not None:
+            self.next_due_ms = due_ms if self.next_due_ms is None else min(due_ms, self.next_due_ms)
+
+    def plus(self, other: Share) -> Share:
+        """Return the sum of both."""
+        kinds = {
+            kind: self.kinds.get(kind, KindSum()).plus(other.kinds.get(kind, KindSum()))
+            for kind in dict.fromkeys((*self.kinds, *other.kinds))
+        }
+        names = ("retention_bytes", "retention_segments", "unforeseen", "compaction_bytes")
+        sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in names}
+        dues = [each.next_due_ms for each in (self, other) if each.next_due_ms is not None]
+        return Share(kinds=kinds, next_due_ms=min(dues, default=None), **sums)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else one + other
+
+
+class DirUsage(Struct, kw_only=True):
+    """What is in one log directory.
+
+    Args:
+        path: its path; outside of a log directory, that of the directory around the partitions.
+        by: what the shares are of.
+        is_whole: whether all of it was counted; else some partitions were selected.
+        file_system: number of its file system on this machine.
+        file_system_bytes: the size of the file system.
+        free_bytes: what a broker may still write there; root may write more.
+        shares: by topic and partition, in no order.
+        findings: what could not be read, and partitions whose retention cannot be predicted.
+        more_findings: number of further ones.
+        assumptions: assumed values because of which retention would delete.
+        now_ms: the time that counts as now for retention; None: no forecast was asked for.
+        release: whose rules the forecast follows.
+        retention_problem: why nothing of retention is known; None: it is, or no forecast was asked for.
+    """
+
+    path: str
+    by: By
+    is_whole: bool
+    file_system: int = 0
+    file_system_bytes: int = 0
+    free_bytes: int = 0
+    shares: dict[Key, Share] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    more_findings: int = 0
+    assumptions: tuple[Assumption, ...] = ()
+    now_ms: int | None = None
+    release: Release | None = None
+    retention_problem: str | None = None
+
+    @property
+    def total(self) -> Share:
+        """The sum of all shares."""
+        total = Share()
+        for each in self.shares.values():
+            total = total.plus(each)
+        return total
+
+    @property
+    def largest(self) -> tuple[Key, Share] | None:
+        """The topic or partition that takes most; None: there is none, or the rows are of kinds."""
+        named = [(key, share) for key, share in self.shares.items() if key[0] is not None]
+        return max(named, key=lambda pair: (pair[1].total.allocated_bytes, pair[0]), default=None)
+
+    def share(self, topic: str | None, partition: int | None) -> Share:
+        """Return the share of a partition, a new one where there is none."""
+        key = (None, None) if self.by == "kind" else (topic, partition if self.by == "partition" else None)
+        known = self.shares.get(key)
+        if known is None:
+            known = self.shares[key] = Share()
+        return known
+
+    def add_finding(self, finding: Finding) -> None:
+        """Keep a finding, or count it."""
+        if len(self.findings) < _KEPT_FINDINGS:
+            self.findings.append(finding)
+        else:
+            self.more_findings += 1
+
+
+def usage(
+    request: UsageRequest, report: Report, progress: Progress = NO_PROGRESS, *, workers: Workers | None = None
+) -> Generator[DirUsage, None, None]:
+    """Yield what is in each log directory, in the order of the targets.
+
+    A file with names in several directories counts in the first one; with workers, once in each.
+
+    Args:
+        request: what to add up.
+        report: counts the directories' partitions, rows and findings.
+        progress: called while files are counted; it may raise an error to stop.
+        workers: add up a directory each; None: this process does all of them.
+
+    Raises SelectionError for single files, SettingError, and what `compact` raises.
+    """
+    tasks = [(root, targets, request) for root, targets in _by_directory(request.targets).items()]
+    saved = _saved(request, progress, workers)
+    seen: Seen = set()
+    if workers is None:
+        found_in: Iterable[DirUsage] = (_usage_of(*task, progress, seen) for task in tasks)
+    else:
+        found_in = workers.map(usage_elsewhere, tasks)
+    for each in found_in:
+        for key, size_bytes in saved.get(each.path, {}).items():
+            share = each.share(*key)
+            share.compaction_bytes = (share.compaction_bytes or 0) + size_bytes
+        for finding in each.findings:
+            report.add_finding(finding.row())
+        yield each
+
+
+def usage_elsewhere(
+    root: str, targets: tuple[Target, ...], request: UsageRequest, advance: Callable[[int], None]
+) -> DirUsage:
+    """Return what is in one log directory: the work of another process."""
+    return _usage_of(root, targets, request, _Advancing(advance), set())
+
+
+class _Advancing:
+    """The progress of a worker, which counts no expected bytes."""
+
+    def __init__(self, advance: Callable[[int], None]) -> None:
+        self.advance = advance
+
+    def expect(self, size_bytes: int) -> None:
+        """Ignore bytes to be read."""
+
+
+def _by_directory(targets: Sequence[Target]) -> dict[str, tuple[Target, ...]]:
+    """Return the targets by their log directory; that of a partition outside of any is the directory around it."""
+    found_in: dict[str, tuple[Target, ...]] = {}
+    for target in targets:
+        if isinstance(target, FileTarget):
+            raise SelectionError("whole directories are added up: name its partition directory", path=target.path)
+        root = target.path if isinstance(target, LogDirTarget) else target.log_dir or os.path.dirname(target.path)
+        found_in[root] = (*found_in.get(root, ()), target)
+    return found_in
+
+
+def _usage_of(
+    root: str, targets: tuple[Target, ...], request: UsageRequest, progress: Progress, seen: Seen
+) -> DirUsage:
+    is_whole = any(isinstance(target, LogDirTarget) and target.is_whole for target in targets)
+    places = [place for target in targets for place in _places(target)]
+    result = DirUsage(path=root, by=request.by, is_whole=is_whole)
+    known: Key | None = None
+    kinds: dict[ItemKind, KindSum] = {}
+    for item in disk_items(root or ".", None if is_whole else places, seen):
+        directory = item.directory
+        key = (None, None) if directory is None else (directory.topic, directory.partition)
+        if key != known:
+            # The files of a partition come one after the other.
+            known, kinds = key, result.share(*key).kinds
+            progress.advance(0)
+        known_sum = kinds.get(item.kind)
+        if known_sum is None:
+            known_sum = kinds[item.kind] = KindSum()
+        known_sum.add(item)
+        if item.finding is not None:
+            result.add_finding(item.finding)
+    _add_file_system(result)
+    if request.retention is not None:
+        result.now_ms = request.retention.now_ms
+        _add_retention(result, targets, request.retention, progress)
+    return result
+
+
+def _add_file_system(result: DirUsage) -> None:
+    path = result.path or "."
+    try:
+        status, device = os.statvfs(path), os.stat(path).st_dev
+    except OSError as error:
+        refusal = open_error(path, error)
+        result.add_finding(found(code_of_dir_error(refusal), path, reason=refusal.message))
+        return
+    result.file_system = device
+    result.file_system_bytes = status.f_blocks * status.f_frsize
+    result.free_bytes = status.f_bavail * status.f_frsize
+
+
+def _add_retention(result: DirUsage, targets: tuple[Target, ...], wanted: RetentionOptions, progress: Progress) -> None:
+    """Add what retention deletes, or why that is unknown: sizes are known all the same."""
+    assumptions: dict[Assumption, None] = {}
+    try:
+        # Raises DeniedError where this user may not read all of it.
+        for target in target_dirs(targets):
+            for (topic, partition), each in _forecasts(target, wanted, result, progress):
+                result.share(topic, partition).add_retention(each)
+                if isinstance(each, RetainForecast):
+                    assumptions.update(dict.fromkeys(each.assumptions))
+    except (RefusedError, StorageError) as error:
+        result.retention_problem = error.message
+        for share in result.shares.values():
+            share.retention_bytes = share.retention_segments = share.next_due_ms = share.unforeseen = None
+    else:
+        result.assumptions = tuple(assumptions)
+
+
+def _forecasts(
+    target: TargetDir, wanted: RetentionOptions, result: DirUsage, progress: Progress
+) -> Iterator[tuple[Key, RetainForecast | Finding]]:
+    """Yield the forecast of each partition, which is read, predicted and forgotten before the next one.
+
+    Raises RefusedError after the last one if the data of all partitions is later than now, as `retain` does before the
+    first one: it holds all partitions.
+    """
+    forecaster, request = RetentionForecaster(target, wanted), RetainRequest(target=target, wanted=wanted)
+    result.release = forecaster.context.release
+    refusals: list[RefusedError | None] = []
+    for task in forecaster.view_tasks():
+        progress.advance(0)
+        view, key = read_view(task), (task.place.name.topic, task.place.name.partition)
+        if isinstance(view, Finding):
+            yield key, view
+            continue
+        if any(segment.size_bytes for segment in view.segments):
+            refusals.append(_refusal(view, wanted.now_ms))
+        yield from ((key, each) for each in retained_of(request, forecaster, [forecaster.forecast_of(view)]))
+    if refusals and refusals[0] is not None and None not in refusals:
+        raise refusals[0]
+
+
+def _refusal(view: PartitionView, now_ms: int) -> RefusedError | None:
+    try:
+        check_now([view], now_ms)
+    except RefusedError as error:
+        return error
+    return None
+
+
+def _saved(request: UsageRequest, progress: Progress, workers: Workers | None) -> dict[str, dict[Key, int]]:
+    """Return the bytes that a clean saves, by log directory and partition; empty if that was not asked for."""
+    saved: dict[str, dict[Key, int]] = {}
+    if request.compaction is None:
+        return saved
+    roots = {
+        place.path: root
+        for root, targets in _by_directory(request.targets).items()
+        for target in targets
+        for place in _places(target)
+    }
+    for forecast in compact(replace(request.compaction, targets=request.targets), Report(), progress, workers=workers):
+        row = forecast.partition
+        topic, partition, before, after = (row.get(name) for name in _OF_CLEAN)
+        # Also where the log is not dirty enough for a broker to clean it now
+        if isinstance(before, int) and isinstance(after, int):
+            key = topic if isinstance(topic, str) else None, partition if isinstance(partition, int) else None
+            of_root = saved.setdefault(roots[str(row["path"])], {})
+            of_root[key] = of_root.get(key, 0) + before - after
+    return saved
+
+
+_OF_CLEAN: Final = ("topic", "partition", "bytes_before", "bytes_after")
+
+
+def _places(target: Target) -> tuple[PartitionPath, ...]:
+    """Return the selected partitions of a target."""
+    if isinstance(target, FileTarget):
+        return ()
+    return target.partitions if isinstance(target, LogDirTarget) else (target.place,)
