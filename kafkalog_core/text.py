@@ -78,7 +78,7 @@ def moment(time_ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
 _CONTROLS: Final = re.compile("[\x7f-\x9f]")
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 from kafkalog_core.text import csv_field, csv_line, has_controls, json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.output.tables import Column, Table
 
@@ -96,11 +96,8 @@ class RowChunk:
 
     def parts(self, bytes_mode: BytesMode) -> Iterator[bytes]:
         """Yield the same, some rows at a time."""
-        lines = (
-            (json_line(self.table, row, bytes_mode) for row in self._rows)
-            if _holds_bytes(self.table)
-            else ((json_text(row) + "\n").encode("utf-8", "backslashreplace") for row in self.rows())
-        )
+        made = _objects(self.table, bytes_mode)
+        lines = (_line(made(row)) for row in self._rows)
         while part := b"".join(islice(lines, _ROWS_OF_PART)):
             yield part
 
@@ -130,21 +127,30 @@ def json_object(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) 
     Header keys are text in Kafka, so they are text in every mode if they are exact UTF-8; otherwise they are `key_b64`,
     or `key_hex` in hex mode.
     """
-    result: dict[str, object] = {"type": table.name}
-    if not _holds_bytes(table):
-        result.update([(name, row.get(name)) for name in table.names[1:]])
+    return _objects(table, bytes_mode)(row)
+
+
+def _objects(table: Table, bytes_mode: BytesMode) -> Callable[[Mapping[str, object]], dict[str, object]]:
+    """Return what makes the JSON objects of the rows of a table."""
+    names = table.names[1:]
+    columns = [column for column in table.columns if column.kind in {"bytes", "headers"}]
+
+    def made(row: Mapping[str, object]) -> dict[str, object]:
+        get = row.get
+        result = {"type": table.name} | {name: get(name) for name in names}
+        for column in columns:
+            value = result[column.name]
+            if column.kind == "bytes":
+                name, text = bytes_member(column.name, cast("bytes | None", value), bytes_mode)
+                if name != column.name:  # it takes the same place
+                    result = {name if key == column.name else key: each for key, each in result.items()}
+                result[name] = text
+            elif value is not None:
+                headers = cast("Iterable[tuple[bytes, bytes | None]]", value)
+                result[column.name] = [_header_object(key, item, bytes_mode) for key, item in headers]
         return result
-    for column in table.columns[1:]:
-        value = row.get(column.name)
-        if column.kind == "bytes":
-            name, text = bytes_member(column.name, cast("bytes | None", value), bytes_mode)
-            result[name] = text
-        elif column.kind == "headers" and value is not None:
-            headers = cast("Iterable[tuple[bytes, bytes | None]]", value)
-            result[column.name] = [_header_object(key, item, bytes_mode) for key, item in headers]
-        else:
-            result[column.name] = value
-    return result
+
+    return made
 
 
 def json_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> bytes:
@@ -153,7 +159,11 @@ def json_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) ->
     File names that are not UTF-8 come from the system with lone surrogates in them; they are written as the JSON escape
     `\udcxx`, so that the line is valid UTF-8 and the name can be restored.
     """
-    return (json_text(json_object(table, row, bytes_mode)) + "\n").encode("utf-8", "backslashreplace")
+    return _line(json_object(table, row, bytes_mode))
+
+
+def _line(value: dict[str, object]) -> bytes:
+    return (json_text(value) + "\n").encode("utf-8", "backslashreplace")
 
 
 def csv_columns(tables: Iterable[Table], bytes_mode: BytesMode) -> dict[str, None]:
@@ -202,7 +212,3 @@ def _header_object(key: bytes, value: bytes | None, bytes_mode: BytesMode) -> di
         name, text = bytes_member("key", key, "hex")
     value_name, value_text = bytes_member("value", value, bytes_mode)
     return {name: text, value_name: value_text}
-
-
-def _holds_bytes(table: Table) -> bool:
-    return any(column.kind in {"bytes", "headers"} for column in table.columns)

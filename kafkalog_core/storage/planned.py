@@ -54,8 +54,8 @@ class FileSlice(Struct, frozen=True):
         """The number of bytes."""
         return self.end - self.start
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes, a window at a time.
+    def pieces(self) -> Iterator[memoryview]:
+        """Yield the bytes, a window at a time, each valid until the next one.
 
         Raises NotFoundError, AccessError or UnreadableError, and StorageError where the file ends before `end`.
         """
@@ -68,12 +68,15 @@ class FileSlice(Struct, frozen=True):
                     raise StorageError(
                         f"it became shorter while kafkalog read it: byte {position} is missing", path=self.path
                     )
-                yield bytes(window)
+                yield window
                 position += len(window)
 
 
 class Pieces(Struct, frozen=True):
-    """The content of a file: bytes, and slices of files, one after another. It can be iterated again."""
+    """The content of a file: bytes, and slices of files, one after another. It can be iterated again.
+
+    Each piece of an iteration is valid until the next one.
+    """
 
     parts: tuple[bytes | FileSlice, ...]
 
@@ -82,7 +85,7 @@ class Pieces(Struct, frozen=True):
         """The number of bytes."""
         return sum(_size_of(part) for part in self.parts)
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[bytes | memoryview]:
         for part in self.parts:
             if isinstance(part, FileSlice):
                 yield from part.pieces()

@@ -32,6 +32,7 @@ _SCRAM_NAMES: Final = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 _WILDCARD_07: Final = re.compile(r"([*!])(\d+)\1(.*)\1", re.DOTALL)
 _PLACES: Final = ("/brokers/ids", "/brokers/topics", "/cluster/id", "/kafka-acl", "/config/topics")
 """Nodes that only the root of a Kafka cluster has."""
+_DECODER: Final = json.JSONDecoder()
 _TOPS: Final = ("brokers", "cluster", "config", "consumers", "kafka-acl", "admin")
 
 
@@ -103,11 +104,21 @@ def _object(data: bytes | None) -> Fields:
     """Return the JSON object of a node."""
     text = _text(data)
     try:
-        value = json.loads(text)
+        value = _decoded(text)
     except (ValueError, RecursionError):
         raise _BadNodeError("the data is not JSON") from None
     if not isinstance(value, dict):
         raise _BadNodeError("the data is not a JSON object")
+    return value
+
+
+def _decoded(text: str) -> object:
+    """Return a JSON value. `json.loads` looks for spaces around it, and there may be millions of nodes."""
+    if text[:1] != "{" or text[-1:] != "}":
+        return json.loads(text)
+    value, end = _DECODER.raw_decode(text)
+    if end != len(text):
+        raise ValueError("more follows the object")
     return value
 
 

@@ -105,16 +105,23 @@ def _index_styles(segment: Segment) -> Iterator[str]:
     """Yield which offset of its batch each index entry has, `first` or `last`; nothing where they are the same."""
     if segment.log is None or segment.index is None:
         return
-    for relative_offset, position in iter_offset_entries(
-        _read(segment.index, 0, _MAX_ENTRIES * OFFSET_INDEX_ENTRY.size)
-    ):
-        header = _read(segment.log, position, BATCH_V2.size) if position > 0 else b""
-        if len(header) < BATCH_V2.size or header[MAGIC_POSITION] != MAGIC_V2:
-            continue
-        fields = _fields(header)
-        offset, first = segment.base_offset + relative_offset, fields["baseOffset"]
-        if fields["lastOffsetDelta"] > 0 and offset >= first:
-            yield "first" if offset == first else "last"
+    entries = _read(segment.index, 0, _MAX_ENTRIES * OFFSET_INDEX_ENTRY.size)
+    with suppress(StorageError), Source.open(segment.log.path) as source:
+        for relative_offset, position in iter_offset_entries(entries):
+            header = _header_at(source, position) if position > 0 else b""
+            if len(header) < BATCH_V2.size or header[MAGIC_POSITION] != MAGIC_V2:
+                continue
+            fields = _fields(header)
+            offset, first = segment.base_offset + relative_offset, fields["baseOffset"]
+            if fields["lastOffsetDelta"] > 0 and offset >= first:
+                yield "first" if offset == first else "last"
+
+
+def _header_at(source: Source, position: int) -> bytes:
+    try:
+        return bytes(source.read(position, BATCH_V2.size))
+    except StorageError:
+        return b""
 
 
 def _fields(header: bytes) -> dict[str, int]:

@@ -15,5 +15,6 @@
 - `order`: two neighbouring batches that were exchanged.
 - `clues`, `headers`: what is known of a damaged batch, by its header, its neighbours, snapshots and transaction logs.
 - `replacements`: what can take the place of each: an empty batch, a mended header, a rebuilt marker, or nothing.
+- `excised`: a place with what takes it, and what readers lose.
 - `excision`: `excise` decides which of these it is, and `stage_excision` stages the new segments with their indexes.
 """

@@ -21,7 +21,8 @@ from kafkalog_core.kafka.sim.batch_places import partition_bounds
 from kafkalog_core.kafka.sim.copies import PartitionCopy
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
-from kafkalog_core.ops.recover.excision import excise, is_lost_marker, offsets_of, stage_excision
+from kafkalog_core.ops.recover.excised import is_lost_marker, offsets_of
+from kafkalog_core.ops.recover.excision import excise, stage_excision
 from kafkalog_core.ops.recover.places import BadBatch, find_places, neighbour
 from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
 from kafkalog_core.ops.repair.plan import PlanReport
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog_core.kafka.rules.releases import Release
-    from kafkalog_core.ops.recover.excision import ExcisedPlace, Excision
+    from kafkalog_core.ops.recover.excised import ExcisedPlace
+    from kafkalog_core.ops.recover.excision import Excision
     from kafkalog_core.ops.recover.places import DamagedPlace
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.repair.loss import Loss

@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.format.layout import MAGIC_V2, TRANSACTIONAL_BIT
 from kafkalog_core.format.names import FileKind, parse_file_name, segment_file_name
 from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.rules.rule_table import rules_of
@@ -20,13 +19,13 @@ from kafkalog_core.kafka.sim.start.recovery import Problem, recover_segment
 from kafkalog_core.kafka.sim.start.replay import ReplaySegment
 from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.ops.recover.clues import ClueReader
-from kafkalog_core.ops.recover.places import BadBatch, find_places, neighbour
-from kafkalog_core.ops.recover.replacements import Substitute, choices
-from kafkalog_core.ops.repair.loss import Loss, cure_of_loss, measure_loss
+from kafkalog_core.ops.recover.excised import ExcisedPlace, is_lost_marker, loss_of
+from kafkalog_core.ops.recover.places import BadBatch, find_places
+from kafkalog_core.ops.recover.replacements import choices
+from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.storage.listing import Listing
 from kafkalog_core.storage.partition import partition_of
 from kafkalog_core.storage.planned import Patch, PlannedFiles, patched, planned_files
-from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
@@ -38,34 +37,19 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.kafka.sim.start.results import LoadProblem
     from kafkalog_core.ops.recover.places import DamagedPlace
+    from kafkalog_core.ops.recover.replacements import Substitute
     from kafkalog_core.ops.repair.context import PartitionFacts
+    from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.planned import Pieces
 
-__all__ = [
-    "ExcisedPlace",
-    "ExcisedSegment",
-    "Excision",
-    "LeftPlace",
-    "excise",
-    "excise_all",
-    "is_lost_marker",
-    "offsets_of",
-    "stage_excision",
-]
+__all__ = ["ExcisedSegment", "Excision", "LeftPlace", "excise", "excise_all", "stage_excision"]
 
 _MOST_REFUSED: Final = 16
 """Batches at which a broker stops; each takes a few reads of the log."""
 _SIDE_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
-
-
-class ExcisedPlace(NamedTuple):
-    """A damaged place, and what takes its place."""
-
-    place: DamagedPlace
-    choice: Substitute
 
 
 class LeftPlace(NamedTuple):
@@ -143,6 +127,7 @@ class Excision(Struct, frozen=True, kw_only=True):
         problem: why a broker does not start on the new log all the same; None: it does, as far as that is known.
         still_truncates: where a broker truncates the new log all the same: base offset of the segment, and byte; None:
             nowhere, or only at a tail.
+        load: the simulated start on the new log; None: none was simulated.
     """
 
     partition: Partition
@@ -153,6 +138,7 @@ class Excision(Struct, frozen=True, kw_only=True):
     open_transactions: tuple[OpenTxn, ...] = ()
     problem: LoadProblem | None = None
     still_truncates: tuple[int, int] | None = None
+    load: PartitionLoad | None = None
 
     @property
     def places(self) -> tuple[ExcisedPlace, ...]:
@@ -203,9 +189,14 @@ def excise(
 
 
 def excise_all(
-    partition: Partition, facts: PartitionFacts, places: Sequence[DamagedPlace], *, transaction_logs: Sequence[str] = ()
-) -> Excision | None:
-    """Excise the damaged places of a partition, and whole batches at which a broker stops then; None: there are none.
+    partition: Partition,
+    facts: PartitionFacts,
+    places: Sequence[DamagedPlace],
+    start: Callable[[Partition], PartitionLoad],
+    *,
+    transaction_logs: Sequence[str] = (),
+) -> Excision:
+    """Excise the damaged places of a partition, and whole batches at which a broker stops then.
 
     Such a batch shows only when the log before it can be read, one after the other: where it contradicts an open
     transaction, of which a damaged place may have been the end. Raises StorageError.
@@ -214,23 +205,24 @@ def excise_all(
         partition: its files.
         facts: its log directory, the release and the settings.
         places: all of `find_places`.
+        start: simulates a start that recovers the whole log, of which no place may be left; its partition has the new
+            files, which readers see meanwhile.
         transaction_logs: as for `excise`.
     """
+
+    def excised(places: Sequence[DamagedPlace]) -> tuple[Excision, RefusedBatch | None]:
+        work = _Excising(partition, facts, places, _ignore, transaction_logs, start)
+        return work.result(), work.refused
+
+    found, refused = first, _ = excised(places)
     chosen: dict[str, dict[int, BadBatch]] = {}
-    first: Excision | None = None
-    for _ in range(_MOST_REFUSED):
-        work = _Excising(partition, facts, places, _ignore, transaction_logs, starts_from=0)
-        found = work.result()
-        refused = work.refused
-        if refused is None:
-            return found if found.segments or found.left else None
-        first = first or found
+    while refused is not None:
         known = chosen.setdefault(refused.path, {})
-        if refused.position in known:
-            break
+        if refused.position in known or sum(map(len, chosen.values())) == _MOST_REFUSED:
+            return first
         known[refused.position] = BadBatch("refused", "stops-broker", refused.detail, "stops")
-        places = find_places(partition, facts, _ignore, chosen=chosen)
-    return first if first is not None and (first.segments or first.left) else None
+        found, refused = excised(find_places(partition, facts, _ignore, chosen=chosen))
+    return found
 
 
 def stage_excision(excision: Excision, stage: Stage) -> None:
@@ -262,6 +254,8 @@ def _plan_files(segment: ExcisedSegment, files: PlannedFiles) -> None:
     files.patch(path, segment.segment.size_bytes, segment.patches)
     for kind, content in segment.indexes.items():
         files.write(segment.path_of(kind), content, like=path)
+    if segment.segment.txnindex is not None and segment.txn_index is None:
+        files[segment.segment.txnindex.path] = None
 
 
 class _Excising:
@@ -272,8 +266,7 @@ class _Excising:
         places: Sequence[DamagedPlace],
         advance: Callable[[int], None],
         transaction_logs: Sequence[str],
-        *,
-        starts_from: int | None = None,
+        start: Callable[[Partition], PartitionLoad] | None = None,
     ) -> None:
         self._partition = partition
         self._facts = facts
@@ -284,7 +277,7 @@ class _Excising:
         self._left = [LeftPlace(each, each.refusal) for each in places if each.refusal]
         self._files = PlannedFiles()
         self._reached: dict[int, bytes] = {}  # the producers at the last damaged segment, as a snapshot
-        self._starts_from = starts_from
+        self._start_on = start
         self.refused: RefusedBatch | None = None
 
     def result(self) -> Excision:
@@ -299,13 +292,14 @@ class _Excising:
                 elif wanted:
                     self._leave(wanted, "another place of its segment cannot be excised")
             planned = self._planned()
-            load = self._start(planned) if self._segments or self._starts_from is not None else None
+            load = self._start(planned)
         found = Excision(
             partition=self._partition,
             planned=planned,
             segments=tuple(self._segments.values()),
             left=tuple(sorted(self._left, key=lambda each: (each.place.segment.base_offset, each.place.start))),
             losses=tuple(self._losses()),
+            load=load,
         )
         problem = None if load is None else load.result.problem
         if problem is not None and problem.kind == "fatal" and problem.position is not None:
@@ -424,7 +418,7 @@ class _Excising:
     # --- the whole partition ------------------------------------------------------------------------------------------
     def _planned(self) -> Partition:
         """Return the files of the partition as they will be."""
-        new: dict[str, tuple[FileInfo, int]] = {}
+        new: dict[str, tuple[FileInfo, int] | None] = {path: None for path, file in self._files.items() if file is None}
         for segment in self._segments.values():
             log = segment.segment.files[0]
             new[log.path] = log, segment.size_bytes
@@ -432,12 +426,16 @@ class _Excising:
                 new[segment.path_of(kind)] = log, len(content)
         return _with_files(self._partition, new)
 
-    def _start(self, planned: Partition) -> PartitionLoad:
-        """Simulate the start of a broker that recovers every segment from the first new one on, or from an offset."""
-        first = min(self._segments) if self._starts_from is None else self._starts_from
-        context = replace(self._facts.context, is_clean=False, recovery_point=first)
-        if self._starts_from is not None:  # as a replay of the whole log, for its indexes and snapshots
-            context = replace(context, log_start_offset=None)
+    def _start(self, planned: Partition) -> PartitionLoad | None:
+        """Simulate the start that is asked for, else one that recovers every segment from the first new one on.
+
+        None: there is no new segment.
+        """
+        if self._start_on is not None:
+            return self._start_on(planned)
+        if not self._segments:
+            return None
+        context = replace(self._facts.context, is_clean=False, recovery_point=min(self._segments))
         load = PartitionLoad(planned, context, self._facts.load_options, advance=self._advance)
         for _ in load.run():
             pass
@@ -464,7 +462,7 @@ class _Excising:
     def _losses(self) -> Iterator[Loss]:
         for segment in self._segments.values():
             for each in segment.places:
-                loss = _loss_of(self._partition, self._facts, each)
+                loss = loss_of(self._partition, self._facts.high_watermark, each)
                 if loss is not None:
                     yield loss
             if segment.tail is not None:
@@ -508,95 +506,20 @@ def _txn_index(segment: Segment, recovery: SegmentRecovery | None) -> bytes | No
     return None if recovery is None else recovery.txn_index or None
 
 
-def _with_files(partition: Partition, new: Mapping[str, tuple[FileInfo, int]]) -> Partition:
-    """Return a partition with files of other sizes, and with new ones.
+def _with_files(partition: Partition, new: Mapping[str, tuple[FileInfo, int] | None]) -> Partition:
+    """Return a partition with files of other sizes, with new ones, and without some.
 
     Args:
         partition: its files as they are.
-        new: by the path of a file: the file whose owner, mode and times it gets, and its size.
+        new: by the path of a file: the file whose owner, mode and times it gets, and its size; None: it is deleted.
     """
-    present = {file.path for file in partition.files}
-    files = [file if file.path not in new else replace(file, size_bytes=new[file.path][1]) for file in partition.files]
-    files += [
-        replace(like, path=path, name=parse_file_name(path.rpartition("/")[2]), size_bytes=size_bytes)
-        for path, (like, size_bytes) in new.items()
-        if path not in present
-    ]
-    files.sort(key=lambda file: file.name.raw)
-    listing = Listing(path=partition.path, files=tuple(files), directories=(), findings=())
+    files = {file.path: file for file in partition.files}
+    for path, made in new.items():
+        if made is None:
+            files.pop(path, None)
+            continue
+        name = parse_file_name(path.rpartition("/")[2])
+        files[path] = replace(files.get(path, made[0]), path=path, name=name, size_bytes=made[1])
+    listed = tuple(sorted(files.values(), key=lambda file: file.name.raw))
+    listing = Listing(path=partition.path, files=listed, directories=(), findings=())
     return replace(partition_of(listing), name=partition.name, findings=partition.findings)
-
-
-# --- what is lost -----------------------------------------------------------------------------------------------------
-def is_lost_marker(excised: ExcisedPlace) -> bool:
-    """Return whether an emptied place was a transaction marker, as far as its header shows."""
-    header, choice = excised.place.header, excised.choice
-    is_marker = header is not None and header.has_valid_producer and header.is_control
-    return is_marker and choice.way == "emptied"
-
-
-def offsets_of(place: DamagedPlace) -> tuple[int, int] | None:
-    """Return the first and last offset that are lost with a place that is emptied or removed; None: no offset is.
-
-    A whole batch in the wrong order takes its own offsets with it, unless another batch of its segment has them too.
-    """
-    is_known = place.first_offset is not None and place.last_offset is not None
-    if place.kind != "misplaced" or (is_known and not place.is_whole):
-        first_offset, last_offset = place.first_offset, place.last_offset
-        return None if first_offset is None or last_offset is None else (first_offset, last_offset)
-    own: list[tuple[int, int, int]] = []
-    others: list[tuple[int, int]] = []
-    copies: set[tuple[int, int, int]] = set()
-    with Source.open(place.path) as source:
-        for item in scan(source, base_offset=place.segment.base_offset, options=ScanOptions(resync=True)):
-            if not isinstance(item, Run):
-                continue
-            names = ("base_offset", "last_offset", "crc_stored", "position", "record_count")
-            rows = zip(*map(item.batches.column, names), strict=True)
-            for row, (base, last, crc, position, count) in enumerate(rows):
-                # The first offset of a compressed message of magic 0 and 1 is in its content alone
-                if place.start <= position < place.end:
-                    own.append((base if base >= 0 else neighbour(item, row).first_offset, last, crc))
-                    continue
-                first = base if base >= 0 else last
-                copies.add((first, last, crc))
-                # One with fewer records than offsets does not have all of them
-                if count == last - first + 1:
-                    others.append((first, last))
-    left = [
-        (first, last)
-        for first, last, crc in own
-        if (first, last, crc) not in copies and not any(low <= first and last <= high for low, high in others)
-    ]
-    return (min(first for first, _ in left), max(last for _, last in left)) if left else None
-
-
-def _loss_of(partition: Partition, facts: PartitionFacts, excised: ExcisedPlace) -> Loss | None:
-    """Return what is lost with a place; None: no record, as far as its header and the batches around it show."""
-    place, choice = excised
-    lost = offsets_of(place)
-    if lost is None or choice.way not in {"emptied", "removed"} or is_lost_marker(excised):
-        return None
-    first, last = lost
-    header = place.header
-    is_own = header is not None and header.magic == MAGIC_V2 and header.has_valid_producer
-    own = header if is_own and header is not None and header.last_offset_delta == last - first else None
-    records = None if own is None or not 0 <= own.record_count <= last - first + 1 else own.record_count
-    if place.magic < MAGIC_V2 and place.kind == "chosen" and first == last:
-        records = 1
-    watermark = facts.high_watermark
-    return Loss(
-        topic=partition.topic,
-        partition=partition.partition,
-        path=place.path,
-        first_offset=first,
-        next_offset=last + 1,
-        records=records,
-        bytes=place.size_bytes,
-        committed_records=None if records is None or watermark is None else records if last < watermark else 0,
-        first_timestamp_ms=None if own is None or own.first_timestamp_ms < 0 else own.first_timestamp_ms,
-        max_timestamp_ms=None if own is None or own.max_timestamp_ms < 0 else own.max_timestamp_ms,
-        transactions=0 if own is None else int(bool(own.attributes & TRANSACTIONAL_BIT)),
-        producers=0 if own is None else int(own.producer_id >= 0),
-        cure=cure_of_loss(first, watermark),
-    )

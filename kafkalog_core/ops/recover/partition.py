@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.sim.start.results import LoadResult
     from kafkalog_core.ops.recover.joined import JoinedChange
     from kafkalog_core.ops.recover.replicas import KnownReplicas
     from kafkalog_core.ops.reindex.steps import ReindexReport, Step
@@ -102,6 +103,7 @@ class PartitionRecovery(Struct, kw_only=True):
         own_losses: what a broker would delete by itself of what can be read.
         own_problem: code of the finding that a broker does not start, or takes the directory offline; None: it starts.
         is_damaged: whether it matters if other replicas exist.
+        is_recovered: whether a simulated start has recovered all of the log that the plan leaves, and kept it.
     """
 
     path: str
@@ -115,6 +117,7 @@ class PartitionRecovery(Struct, kw_only=True):
     own_losses: list[Loss] = field(default_factory=list)
     own_problem: str | None = None
     is_damaged: bool = False
+    is_recovered: bool = False
 
 
 def recover_partition(task: RecoveryTask, advance: Callable[[int], None]) -> PartitionRecovery:
@@ -130,6 +133,7 @@ class _Work:
         self._stage = JoinedStage(task.root, task.facts.now_ms, task.spool)
         self._done = PartitionRecovery(path=task.path)
         self._is_given_up = False
+        self._load: PartitionLoad | None = None
 
     def plan(self) -> PartitionRecovery:
         partition = read_partition(self._task.path)
@@ -270,11 +274,12 @@ class _Work:
             if not (report.refusals or report.tail_bytes):  # what is right is left as it is
                 self._add([step for step in steps if not step.why.startswith(NOT_A_RECOVERY)], report)
                 return
+        load = None
         if choice == "only-copy":
-            self._excise()
+            load = self._excise()
         else:
             self._refetch()
-        self._settle()
+        self._settle(load)
 
     def _possible_facts(self) -> PartitionFacts:
         """Return the facts without a checkpointed log start offset after the log end: its line will be removed.
@@ -317,23 +322,35 @@ class _Work:
             is_renamed = True
         return is_renamed
 
-    def _excise(self) -> None:
+    def _excise(self) -> PartitionLoad | None:
+        """Excise the damaged places; return the start on the new log, as of `_start_on`; None: it was not simulated."""
         partition = self._partition()
         places = find_places(partition, self._facts, _ignore)
         self._done.is_damaged = any(not place.is_tail for place in places)
         # raft refuses batches without records (RecordsBatchReader): its log ends where a broker truncates it.
         if partition.topic == METADATA_TOPIC:
-            return
-        excision = excise_all(partition, self._facts, places, transaction_logs=self._task.transaction_logs)
-        if excision is None:
-            return
-        self._done.is_damaged = bool(excision.losses or excision.left)
-        findings_of(excision, self._facts, self._sink)
-        for left in excision.left:
-            what = f"byte {left.place.start}, {left.place.detail}"
-            self._sink.add("recover.left", left.place.path, position=left.place.start, why=left.refusal, what=what)
-        self._done.unread += [_with_reason(loss, "it cannot be read: it is excised") for loss in excision.losses]
-        stage_excision(excision, self._stage)
+            return None
+        logs = self._task.transaction_logs
+        excision = excise_all(partition, self._facts, places, self._start_on, transaction_logs=logs)
+        if excision.segments or excision.left:
+            self._done.is_damaged = bool(excision.losses or excision.left)
+            findings_of(excision, self._facts, self._sink)
+            for left in excision.left:
+                what = f"byte {left.place.start}, {left.place.detail}"
+                self._sink.add("recover.left", left.place.path, position=left.place.start, why=left.refusal, what=what)
+            self._done.unread += [_with_reason(loss, "it cannot be read: it is excised") for loss in excision.losses]
+            stage_excision(excision, self._stage)
+        return excision.load if excision.load is self._load else None
+
+    def _start_on(self, partition: Partition) -> PartitionLoad:
+        """Simulate a start that recovers all of a log, and let the replay for its indexes and snapshots follow."""
+        self._reindex = self._new_reindex(as_broker=True)
+        # The replay begins with the first batch, whatever the log start offset
+        context = replace(_as_unclean(self._facts).context, log_start_offset=None)
+        self._load = PartitionLoad(partition, context, self._facts.load_options, follow=self._reindex.follow)
+        for _ in self._load.run():
+            pass
+        return self._load
 
     def _refetch(self) -> None:
         partition = self._partition()
@@ -352,9 +369,19 @@ class _Work:
         )
         stage_truncation(truncation, companion_files(truncation, self._facts), self._stage)
 
-    def _settle(self) -> None:
-        """Build the files of the log that is left, and truncate what an unclean start would still truncate."""
-        for number in range(_MOST_ROUNDS + 1):
+    def _settle(self, load: PartitionLoad | None) -> None:
+        """Build the files of the log that is left, and truncate what an unclean start would still truncate.
+
+        load: such a start on this log, which `self._reindex` has followed; None: none was simulated.
+        """
+        is_followed = load is not None and not self._facts.context.log_start_offset and _reads_all(load.result)
+        if load is not None and is_followed:
+            # First as where a broker rebuilds a missing index: it ends the segment alone, and keeps the later ones
+            self._take(self._reindex)
+            if not (load.result.lost_bytes or load.result.removed or load.result.is_end_lost):
+                self._done.is_recovered = True
+                return
+        for number in range(is_followed, _MOST_ROUNDS + 1):
             reindex = self._new_reindex(as_broker=True)
             broker = truncate_as_broker(
                 self._partition(), _as_unclean(self._facts), _ignore, follow=None if number else reindex.follow
@@ -362,11 +389,11 @@ class _Work:
             if broker.truncation is None and (number or broker.refusal is None):
                 if not number:
                     self._take(reindex)
+                self._done.is_recovered = broker.refusal is None
                 return
             if number:
                 self._truncate(broker.truncation, broker.companions, "a broker truncates it when it recovers the log")
-            # First as where a broker rebuilds a missing index: it ends the segment alone, and keeps the later ones
-            self._take(self._new_reindex(as_broker=True))
+            self._take(self._new_reindex(as_broker=True))  # as above
 
     def _truncate(self, truncation: Truncation | None, companions: CompanionFiles | None, why: str | None) -> None:
         if truncation is None or truncation.is_empty:
@@ -438,6 +465,11 @@ def _with_reason(loss: Loss, why: str) -> Loss:
     return loss if loss.why else replace(loss, why=why)
 
 
+def _reads_all(result: LoadResult) -> bool:
+    """Return whether a start has read each segment that it recovers to its end, or to its first damage."""
+    return result.problem is None and not result.moved and not any(each.is_emptied for each in result.segments)
+
+
 def _as_unclean(facts: PartitionFacts) -> PartitionFacts:
     """Return the facts of a start that recovers the whole log."""
     return replace(facts, context=replace(facts.context, is_clean=False, recovery_point=None))
@@ -448,15 +480,15 @@ def _ignore(_: int) -> None:
 
 
 def start_problems(
-    path: str, facts: PartitionFacts, is_changed: bool, advance: Callable[[int], None]
+    path: str, facts: PartitionFacts, is_unclean_too: bool, advance: Callable[[int], None]
 ) -> tuple[Finding, ...]:
     """Return why a start on a partition would fail, or lose something; it may run in another process.
 
     Args:
         path: of the partition.
         facts: what is known of it, with the checkpoints as the plan leaves them.
-        is_changed: whether a start after an unclean shutdown is simulated too. It recovers the last segment, as with a
-            recovery point at the end: all of the log was recovered when the partition was planned.
+        is_unclean_too: whether a start after an unclean shutdown is simulated too. It recovers the last segment, as
+            with a recovery point at the end: all of the log was recovered when the partition was planned.
         advance: called with the bytes that are read.
     """
     partition = read_partition(path)
@@ -465,7 +497,7 @@ def start_problems(
         return ()
     extent = read_extent(partition)
     at_end = facts.context.recovery_point if extent is None else extent.end
-    for is_clean in (True, False) if is_changed else (True,):
+    for is_clean in (True, False) if is_unclean_too else (True,):
         point = facts.context.recovery_point if is_clean else at_end
         context = replace(facts.context, is_clean=is_clean, recovery_point=point)
         load = PartitionLoad(partition, context, facts.load_options, advance=advance)

@@ -5,8 +5,10 @@ checkpoint` repairs them, with the logs as the plan leaves them. Then a start is
 changes, clean and unclean, and the clean shutdown file is written if nothing would be recovered or refused.
 
 What is read: a healthy log once, by the simulated start as far as a broker would recover it, which the replay follows,
-and by the replay. Of a partition that changes, the last segment once more, by the start on the result. Only damaged
-logs are read more often. The check before the clean shutdown file (`kafkalog verify`) reads the metadata log alone.
+and by the replay. Of a partition that changes, the last segment once more, by the start on the result. A damaged log is
+read by the start, for what is lost and for its damaged places, and then as it will be: each new segment by the recovery
+that tries what takes the damaged places, and all of it by the start that the replay follows. The check before the clean
+shutdown file (`kafkalog verify`) reads the metadata log alone.
 """
 
 from __future__ import annotations
@@ -121,7 +123,7 @@ class _Planner:
             self._joined.take(each.changes)
         with self._joined.reading():
             repaired = self._checkpoints(done)
-            problems = self._problems(tasks)
+            problems = self._problems(tasks, done)
             marked = self._marked(problems, repaired)
         self._joined.pass_on(self._stage, starts_first=any(each.is_below_start for each in done))
         elsewhere = self._context.assigned_elsewhere
@@ -227,9 +229,11 @@ class _Planner:
                 stage_lower_offsets(broker_dir, kind, ends, self._joined)
         return plan_checkpoint(self._checkpoint_request(marks=False), self._joined, self._progress)
 
-    def _problems(self, tasks: Sequence[RecoveryTask]) -> tuple[Finding, ...]:
+    def _problems(self, tasks: list[RecoveryTask], done: Iterable[PartitionRecovery]) -> tuple[Finding, ...]:
         """Return why a broker would not start on what the plan leaves, or would still lose something."""
         changed = {change.path.rpartition("/")[0] for change in self._joined.changes}
+        # A log of one segment is recovered from no producers, whatever the snapshots: as when the plan was made
+        changed -= {each.path for each in done if each.is_recovered and len(read_partition(each.path).segments) == 1}
         # Read again: with the offsets that the plan leaves
         context = self._request.context()
         names = {place.path: place.name for place in self._target.partitions}

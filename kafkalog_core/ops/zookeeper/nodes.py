@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.zookeeper.tree import Tree
     from kafkalog_core.ops.zookeeper.request import Row
     from kafkalog_core.progress import Progress
+    from kafkalog_core.topics.zookeeper_nodes import KafkaNode
 
 __all__ = ["NodeRows", "change_rows", "difference_rows", "normal_path"]
 
@@ -47,12 +48,14 @@ class NodeRows:
         self._tree = tree
         self._shows_secrets = shows_secrets
         self._children = tree.children()
-        self._chroots = chroots(tree.nodes)[::-1]  # the longest first: a chroot may be below another
+        self._acl_texts: dict[int, str | None] = {}
+        # The longest first: a chroot may be below another
+        self._chroots = [(each, f"{each}/") for each in reversed(chroots(tree.nodes))]
 
     def under(self, path: str) -> Iterator[RowsFound]:
         """Yield the rows of a subtree. Raises SelectionError if there is no such node."""
         self.require(path)
-        rows = (self.row(each, node) for each, node in self._tree.under(path))
+        rows = (self.row(each, node) for each, node in self._tree.under(path, self._children))
         while part := tuple(islice(rows, _AT_ONCE)):
             yield RowsFound(tables.ZNODE, part)
 
@@ -78,7 +81,7 @@ class NodeRows:
 
     def row(self, path: str, node: Znode) -> Row:
         """Return the row of a node."""
-        stat, acls = node.stat, self._tree.acls(node)
+        stat = node.stat
         kind = node_kind(stat.owner)
         children = len(self._children.get(path, ()))
         row: Row = {
@@ -95,18 +98,31 @@ class NodeRows:
             "ephemeral_owner": stat.owner if kind == "ephemeral" else None,
             "lifetime": f"ttl {stat.owner & 2**TTL_BITS - 1} ms" if kind == "ttl" else kind,
             "children": children,
-            "acl": None if acls is None else ",".join(map(self._acl_text, acls)),
+            "acl": self._acls_text(node, stat.acl_id),
         }
-        root = next((each for each in self._chroots if path.startswith(f"{each}/")), None)
-        read = None if root is None else read_node(path[len(root) :], node.data)
+        read = self._read(path, node.data)
         if read is not None:
             fields = read.fields if self._shows_secrets or read.kind not in _SECRET_KINDS else hidden(read.fields)
             row |= {"meaning": read.kind, "fields": fields or None, "problem": read.problem}
         return row
 
+    def _read(self, path: str, data: bytes | None) -> KafkaNode | None:
+        """Return what a node means to the Kafka cluster that it belongs to; None: to none."""
+        for root, prefix in self._chroots:
+            if path.startswith(prefix):
+                return read_node(path[len(root) :], data)
+        return None
+
     def shown(self, data: bytes | None) -> bytes | None:
         """Return the data of a node as it may be shown."""
         return data if data is None or self._shows_secrets else hide_secrets(data)
+
+    def _acls_text(self, node: Znode, acl_id: int) -> str | None:
+        """Return the text of the ACL of a node; None: it is unknown. A tree has few of them."""
+        if acl_id not in self._acl_texts:
+            acls = self._tree.acls(node)
+            self._acl_texts[acl_id] = None if acls is None else ",".join(map(self._acl_text, acls))
+        return self._acl_texts[acl_id]
 
     def _acl_text(self, acl: Acl) -> str:
         name = acl.id or ""

@@ -21,22 +21,22 @@ from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
+from kafkalog_core.kafka.sim.start.live_segment import LiveSegment, listed_span, reaches_beyond, reading_of
 from kafkalog_core.kafka.sim.start.recovery import RecoveryWatch, recover_segment, split_parts
-from kafkalog_core.kafka.sim.start.replay import EndOfLog, ReplaySegment, SegmentReads, end_of_log, find_offset
+from kafkalog_core.kafka.sim.start.replay import EndOfLog, ReplaySegment, end_of_log, find_offset
 from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
 from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.sim.start.sweep import sweep
 from kafkalog_core.storage.listing import Segment, SegmentState, group_segments
 from kafkalog_core.storage.scan import Run
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
-    from kafkalog_core.kafka.sim.start.candidates import Occasion
-    from kafkalog_core.kafka.sim.start.recovery import Problem, SegmentRecovery
+    from kafkalog_core.kafka.sim.start.recovery import Problem
     from kafkalog_core.kafka.sim.start.replay import Obstacle, OffsetIndex
     from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblemKind
     from kafkalog_core.kafka.sim.start.sweep import Swept
@@ -58,39 +58,6 @@ class _Stopped(Exception):  # noqa: N818 - no error: the end of a simulation
     def __init__(self, problem: LoadProblem) -> None:
         super().__init__(problem.sentence)
         self.problem = problem
-
-
-class _Live(Struct):
-    """A segment during the start; `end_offset`, and whether its offsets go back, are known once it was recovered."""
-
-    base_offset: int
-    segment: Segment | None
-    size_bytes: int
-    end_offset: int | None = None
-    recovery: SegmentRecovery | None = None
-    occasion: Occasion | None = None
-    is_emptied: bool = False
-    rebuilt_index: bytes | None = None
-    is_disordered: bool = False
-
-    @property
-    def log_path(self) -> str | None:
-        return None if self.segment is None or self.segment.log is None else self.segment.log.path
-
-    def forget(self) -> None:
-        """Release the indexes that were built of a log that is not truncated."""
-        if self.segment is None or self.size_bytes == self.segment.size_bytes:
-            self.recovery = None
-
-    def frozen(self) -> LoadedSegment:
-        return LoadedSegment(
-            base_offset=self.base_offset,
-            segment=self.segment,
-            size_bytes=self.size_bytes,
-            recovery=self.recovery,
-            occasion=self.occasion,
-            is_emptied=self.is_emptied,
-        )
 
 
 class PartitionLoad:
@@ -132,10 +99,10 @@ class PartitionLoad:
         self._is_clean = bool(context.is_clean)
         self._is_deleted = partition.name.state is DirectoryState.DELETE
         self._start_checkpoint = (context.log_start_offset or 0) if rules.reads_log_start else 0
-        self._live: list[_Live] = []
+        self._live: list[LiveSegment] = []
         self._removed: list[RemovedSegment] = []
         self._replaced: list[tuple[FileInfo, str]] = []
-        self._completed: _Live | None = None
+        self._completed: LiveSegment | None = None
         self._zero_indexes: frozenset[int] = frozenset()
         self._is_end_lost = False
         self._reads_unstable = False
@@ -210,9 +177,9 @@ class PartitionLoad:
 
         Replacements that wait are completed afterwards.
         """
-        opened: list[tuple[_Live, LoadedSegment]] = []
+        opened: list[tuple[LiveSegment, LoadedSegment]] = []
         for number, segment in enumerate(segments):
-            live = _Live(segment.base_offset, segment, segment.size_bytes)
+            live = LiveSegment(segment.base_offset, segment, segment.size_bytes)
             self._open(live, segment)
             self._live.append(live)
             if live.recovery is not None and swept.waiting:
@@ -248,7 +215,7 @@ class PartitionLoad:
             self._stop(log.path, f"its {log.size_bytes:,} bytes are more than a segment can have")
         base = name.base_offset
         segment = Segment(base_offset=base, state=SegmentState.CLOSED, log=replace(log, name=name))
-        swap = _Live(base, segment, log.size_bytes)
+        swap = LiveSegment(base, segment, log.size_bytes)
         problem = self._recover(swap, assigns=False)
         if problem is not None:
             kind: LoadProblemKind = "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal"
@@ -271,7 +238,7 @@ class PartitionLoad:
         ]
         bisect.insort(self._live, swap, key=lambda live: live.base_offset)
 
-    def _overlapped(self, base_offset: int, end_offset: int) -> list[_Live]:
+    def _overlapped(self, base_offset: int, end_offset: int) -> list[LiveSegment]:
         """Return the segments of an offset range (`Log.logSegments`), without those that end below it."""
         if end_offset == base_offset:
             return []
@@ -316,7 +283,7 @@ class PartitionLoad:
                 sentence = f"the broker creates an empty segment at offset {other.base_offset}, and never reads {name}"
                 self._stop(other.log.path, sentence, kind="misnamed")
 
-    def _open(self, live: _Live, segment: Segment) -> None:
+    def _open(self, live: LiveSegment, segment: Segment) -> None:
         """Open one segment (`LogLoader.loadSegmentFiles`), which recovers it where its index is missing or wrong."""
         path = live.log_path or self._partition.path
         # FileRecords refuses a file of more than Integer.MAX_VALUE bytes
@@ -354,7 +321,7 @@ class PartitionLoad:
             yield live.frozen()
             live.forget()
 
-    def _recover(self, live: _Live, *, assigns: bool) -> Problem | None:
+    def _recover(self, live: LiveSegment, *, assigns: bool) -> Problem | None:
         """Recover one segment (`LogLoader.recoverSegment`); return the exception that it throws, if any."""
         path = live.log_path
         if path is None:
@@ -364,7 +331,7 @@ class PartitionLoad:
         if self._rules.has_producers:
             # LogLoader.recoverSegment rebuilds the producers up to the base offset in a new ProducerStateManager
             manager, obstacle = self._producers.before(
-                [_reading(other) for other in self._live], self._start_checkpoint, live.base_offset
+                [reading_of(other) for other in self._live], self._start_checkpoint, live.base_offset
             )
             if obstacle is not None:
                 self._blocked(*obstacle)
@@ -378,7 +345,7 @@ class PartitionLoad:
                 settings=self._options.settings,
                 states=states,
                 watch=RecoveryWatch(listen=partial(self._listen, live, follow)),
-                byte_range=_listed_span(live, source),
+                byte_range=listed_span(live, source),
             )
         if recovery.problem is not None:
             return recovery.problem
@@ -396,7 +363,7 @@ class PartitionLoad:
             manager.take()
         return None
 
-    def _listen(self, live: _Live, follow: Callable[[Run | Damage], object] | None, item: Run | Damage) -> None:
+    def _listen(self, live: LiveSegment, follow: Callable[[Run | Damage], object] | None, item: Run | Damage) -> None:
         if follow is not None:
             follow(item)
         if not isinstance(item, Run):
@@ -404,7 +371,7 @@ class PartitionLoad:
         elif self._advance is not None:
             self._advance(sum(item.batches.column("size_bytes")))
 
-    def _empty(self, live: _Live) -> None:
+    def _empty(self, live: LiveSegment) -> None:
         live.recovery, live.end_offset, live.size_bytes, live.is_emptied = None, live.base_offset, 0, True
         live.rebuilt_index = None
 
@@ -426,12 +393,12 @@ class PartitionLoad:
         self._is_end_lost = end.is_lost
         return end.offset
 
-    def _next_offset(self, live: _Live) -> EndOfLog:
+    def _next_offset(self, live: LiveSegment) -> EndOfLog:
         """Return the offset after the last record of a segment (`LogSegment.readNextOffset`)."""
         if live.end_offset is not None or live.segment is None or live.log_path is None:
             if live.rebuilt_index is None or live.log_path is None:
                 end_offset = live.base_offset if live.end_offset is None else live.end_offset
-                return EndOfLog(end_offset, is_lost=live.is_disordered and _reaches_beyond(live, end_offset))
+                return EndOfLog(end_offset, is_lost=live.is_disordered and reaches_beyond(live, end_offset))
             index: OffsetIndex | None = live.rebuilt_index
         else:
             index = live.segment.index
@@ -465,7 +432,7 @@ class PartitionLoad:
                 for offset in self._snapshots:
                     self._snapshots.remove(offset)
         if not self._live:
-            self._live.append(_Live(start, None, 0, end_offset=start))
+            self._live.append(LiveSegment(start, None, 0, end_offset=start))
             return start
         return end_offset
 
@@ -484,7 +451,7 @@ class PartitionLoad:
         self._epochs.truncate_end(end_offset)
         self._epochs.truncate_start(bounds.epochs_start)
         if self._rules.has_producers:
-            readings = [_reading(live) for live in self._live]
+            readings = [reading_of(live) for live in self._live]
             if self._rules.removes_stray_snapshots:
                 # ProducerStateManager.removeStraySnapshots comes before the producers are loaded
                 self._producers.remove_stray({live.base_offset for live in self._live})
@@ -562,7 +529,7 @@ class PartitionLoad:
         kind: LoadProblemKind = "old-release" if obstacle.is_of_old_release else "fatal"
         self._stop(path, sentence, kind=kind, position=obstacle.position)
 
-    def _refuse(self, live: _Live, problem: Problem) -> NoReturn:
+    def _refuse(self, live: LiveSegment, problem: Problem) -> NoReturn:
         path, detail = live.log_path or "", problem.detail
         kinds: dict[str, LoadProblemKind] = {
             "overflow": "split",
@@ -582,7 +549,7 @@ class PartitionLoad:
                 kind, detail = "fatal", f"{detail}, and the broker cannot split the segment: {parts}"
         self._stop(path, detail, kind=kind, position=problem.position)
 
-    def _is_whole_later(self, live: _Live) -> bool:
+    def _is_whole_later(self, live: LiveSegment) -> bool:
         """Return whether the releases that index last offsets recover a segment and keep all of it."""
         if live.log_path is None:
             return False
@@ -595,28 +562,3 @@ class PartitionLoad:
                 states=ProducerStates(sequences="unchecked"),
             )
         return recovery.problem is None and not recovery.cut_bytes
-
-
-def _listed_span(live: _Live, source: Source) -> tuple[int, int] | None:
-    """Return the bytes of a log that the listing has, where the file is longer; None: it has all of them.
-
-    The listing of a plan's result has logs that the plan truncates, and the files are as they were.
-    """
-    listed = source.size_bytes if live.segment is None else live.segment.size_bytes
-    return (0, listed) if listed < source.size_bytes else None
-
-
-def _reaches_beyond(live: _Live, end_offset: int) -> bool:
-    """Return whether a batch of a recovered segment reaches beyond its end, which is after its last batch."""
-    if live.log_path is None:
-        return False
-    with Source.open(live.log_path) as source:
-        return SegmentReads(source, live.size_bytes, live.base_offset, None, search="last").highest() >= end_offset
-
-
-def _reading(live: _Live) -> ReplaySegment:
-    index: OffsetIndex | None = None if live.segment is None else live.segment.index
-    is_whole = live.end_offset is not None
-    if live.rebuilt_index is not None:
-        index, is_whole = live.rebuilt_index, False
-    return ReplaySegment(live.base_offset, live.log_path, live.size_bytes, index, is_whole)

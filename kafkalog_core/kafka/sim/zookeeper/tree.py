@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.format.zookeeper.jute import OPEN_ACL
 from kafkalog_core.format.zookeeper.layout import (
+    ACL_AND_STAT,
     CONTAINER_OWNER,
     CREATES,
     DELETES,
@@ -23,7 +24,7 @@ from kafkalog_core.format.zookeeper.layout import (
 from kafkalog_core.format.zookeeper.snapshots import Snapshot, Stat, Znode, node_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog_core.format.zookeeper.jute import Acl
     from kafkalog_core.format.zookeeper.transactions import Operation, Transaction
@@ -124,10 +125,13 @@ class Tree:
         """Return the number of changes of children that a client is shown (DataNode.copyStat, since 3.4)."""
         return stat.cversion if self.counts_deletes else stat.cversion * 2 - children
 
-    def under(self, path: str) -> Iterator[tuple[str, Znode]]:
-        """Yield the paths and nodes of a subtree, the parent first, children by their names."""
+    def under(self, path: str, children: Mapping[str, Sequence[str]] | None = None) -> Iterator[tuple[str, Znode]]:
+        """Yield the paths and nodes of a subtree, the parent first, children by their names.
+
+        children: what `children` returns; None: it is not known yet.
+        """
         top = "" if path == "/" else path
-        children = self.children()
+        children = self.children() if children is None else children
         waiting = [top] if top in self.nodes else []
         while waiting:
             each = waiting.pop()
@@ -141,9 +145,12 @@ class Tree:
     def newest_zxid(self) -> int:
         """Return the largest zxid that a node shows: a fuzzy snapshot has the effects of transactions after its own."""
         newest = 0
+        unpack = ACL_AND_STAT.unpack
         for node in self.nodes.values():
-            stat = node.stat
-            newest = max(newest, stat.czxid, stat.mzxid, stat.pzxid)
+            _, czxid, mzxid, *_, pzxid = unpack(node.packed)
+            # Without `max` of four: there may be millions of nodes
+            if mzxid > newest or pzxid > newest or czxid > newest:
+                newest = max(newest, czxid, mzxid, pzxid)
         return newest
 
     # --- replay -------------------------------------------------------------------------------------------------------
