@@ -100,6 +100,11 @@ class LogDir(Struct, frozen=True, kw_only=True):
     remote_index_cache: tuple[FileInfo, ...]
     findings: tuple[Finding, ...]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it, as on a new disk. A directory that is no partition has a finding."""
+        return not (self.files or self.partitions or self.remote_index_cache or self.findings)
+
 
 def read_log_dir(path: str) -> LogDir:
     """Read a log directory. Raises NotFoundError or AccessError for the directory itself."""

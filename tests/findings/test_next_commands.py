@@ -14,7 +14,7 @@ from tests.support.for_each import for_each
 
 NEXT_COMMANDS: Final = {code: kind.next_step for code, kind in FINDING_TYPES.items() if kind.next_step}
 TEMPLATES: Final = sorted({*NEXT_COMMANDS.values(), AS_BROKER, RECOVER})
-SHELL: Final = frozenset({"mv", "sed", "chown", "chmod"})
+SHELL: Final = frozenset({"mv", "sed", "chown", "chmod", "kafka-storage.sh"})
 PATH: Final = "/disk 1/orders-0/00000000000000000000.log"
 
 NO_COMMAND: Final = {
