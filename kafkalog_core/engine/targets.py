@@ -319,8 +319,8 @@ def _directory_targets(listing: Listing, identity: _Identity, *, empty_dirs: boo
         target = _partition_target(listing.path, name, identity)
         if target.log_dir is not None:
             return [target]
-        if empty_dirs:
-            return [LogDirTarget(log_dir=log_dir, partitions=(), is_whole=True)]
+    if empty_dirs and log_dir.is_empty:
+        return [LogDirTarget(log_dir=log_dir, partitions=(), is_whole=True)]
     raise UnknownFileError(_what_it_is(listing), path=listing.path)
 
 

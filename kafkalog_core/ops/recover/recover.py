@@ -105,6 +105,7 @@ class _Planner:
         self._spool = spool
         self._joined = JoinedStage(self._target.root, request.now_ms, spool)
         self._replicas: dict[str, KnownReplicas] = {}
+        self._in_two_dirs: dict[str, Finding] = {}
         self._used: list[Setting] = []
 
     def plan(self) -> PlanReport:
@@ -267,7 +268,14 @@ class _Planner:
                 is_own = f"{absolute(finding.path)}/".startswith(f"{self._target.root}/")
                 counts = finding.code == _MISSING or effect_of(finding, rules) is not None
                 if (is_own or finding.code in _OF_SEVERAL) and counts:
-                    yield with_copy_to_move(finding, named_dirs.paths) if finding.code == IN_TWO_DIRS else finding
+                    yield self._compared(finding) if finding.code == IN_TWO_DIRS else finding
+
+    def _compared(self, finding: Finding) -> Finding:
+        """Return the finding with the copy that makes way: both are compared once, as they are without the plan."""
+        known = self._in_two_dirs.get(finding.path)
+        if known is None:
+            known = self._in_two_dirs[finding.path] = with_copy_to_move(finding, self._target.named_dirs.paths)
+        return known
 
     def _marked(self, problems: Sequence[Finding], repaired: PlanReport) -> PlanReport | None:
         """Stage the clean shutdown file, and the checkpoints as a clean shutdown leaves them; None: it is not asked.
@@ -338,8 +346,10 @@ class _Planner:
             alone += ", and create empty partitions in the place of directories that are missing"
             then = "nothing of them can be recovered here" if not self._joined.changes else then
         if problems:
-            paths = [*dict.fromkeys(self._short(finding.path) for finding in problems)]
-            left = f"{_places(len(problems))} left that a person has to repair first: {first_of(paths)}"
+            paths = dict.fromkeys(self._short(finding.path) for finding in problems)
+            # A partition that is not kept is one place, whatever else is wrong with its files
+            places = [path for path in paths if path.rpartition("/")[0] not in paths]
+            left = f"{_places(len(places))} left that a person has to repair first: {first_of(places)}"
             return f"{alone}; {then}, but {left}"
         if not self._is_marked():
             return f"{alone}; {then}"
