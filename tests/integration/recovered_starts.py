@@ -143,7 +143,7 @@ def _make_topic(broker: Broker, name: str) -> None:
         asyncio.run(clients.create_topic(broker, name, {}))
         return
     if has_admin(broker.release):
-        write(broker.release, broker.bootstrap, 0, [f"topic={name}:"])
+        write(broker.release, broker.bootstrap, 0, [f"topic={name}:retention.ms=-1"])
     else:
         make_topic(broker, name, {})
     deadline = time.monotonic() + clients.READ_SECONDS
