@@ -9,8 +9,8 @@ broker that started recovered something, or did not serve what was promised.
 
 Where the metadata log of a disk is not in the corpus, a new cluster makes topics of the same names, and
 the disk's logs take the place of its empty ones, with the new topic ids: of those disks, `recover` has to bring back
-the logs, not the identity. The disks of old releases go to a broker of the release that wrote them, or of the next one
-that is on Maven Central, and librdkafka, which speaks to all of them, reads.
+the logs, not the identity. The disks of old releases go to a broker of the release that wrote them, or of a later one,
+and those of `fixtures/field` to 4.3.1, which does not start on them. librdkafka, which speaks to all of them, reads.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ import asyncio
 import re
 import shutil
 import sys
+import tarfile
 import tempfile
 import time
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import confluent_kafka
-from aiokafka.errors import KafkaError
 
 from tests.integration import clients
 from tests.integration.releases import QUIET, broker_of, has_admin, make_topic, numbers_of, write
@@ -58,6 +57,7 @@ _CRASHES: Final = {
 """Disks of killed brokers, by the beginning of their names, and the release that starts on them."""
 _ASYNC_CLIENTS: Final = (2,)  # the first broker that aiokafka is used with
 _ASKS_VERSIONS: Final = (0, 10)
+_ERRORS: Final = 3
 _POLL_SECONDS: Final = 1.0
 _IDLE_POLLS: Final = 20
 _HEAD: Final = """\
@@ -118,7 +118,7 @@ def restarted(fault: Fault, corpus: Path, into: Path) -> tuple[Row, str]:
     return _judged(Restarted(jars.fetch(), into, walk), walk.homes, named)
 
 
-def adopted(disk: Disk, version: str, corpus: Path, into: Path) -> tuple[Row, str]:
+def adopted(disk: Disk | _Archived, version: str, corpus: Path, into: Path) -> tuple[Row, str]:
     """The same with the logs of a disk whose metadata log is not known, in a new cluster of a release."""
     laid, work = disk.lay(corpus, into), into / "work"
     work.mkdir()
@@ -135,6 +135,18 @@ def adopted(disk: Disk, version: str, corpus: Path, into: Path) -> tuple[Row, st
         return _judged(broker, [broker.log_dir], [broker.log_dir])
     finally:
         broker.close()
+
+
+class _Archived(NamedTuple):
+    """A log directory in an archive of the fixtures."""
+
+    path: Path
+
+    def lay(self, _: Path, into: Path) -> Path:
+        """Unpack it below a directory."""
+        with tarfile.open(self.path) as tar:
+            tar.extractall(into / "disk", filter="data")
+        return into / "disk" / self.path.stem
 
 
 def _make_topic(broker: Broker, name: str) -> None:
@@ -233,18 +245,9 @@ def _topic(partition: str) -> str:
 
 def _read(broker: Broker, topic: str) -> Iterator[tuple[str, int]]:
     """Partition and offset of each record that a consumer gets; none of a topic that the cluster does not know."""
-    if numbers_of(broker.release) < _ASYNC_CLIENTS:
-        yield from ((f"{topic}-0", offset) for offset in _offsets(broker, topic))
-        return
-    with suppress(KafkaError, AssertionError):
-        for record in asyncio.run(clients.read_all(broker, topic)):
-            yield f"{topic}-0", record.offset
-
-
-def _offsets(broker: Broker, topic: str) -> Iterator[int]:
-    """The offset of each record of partition 0 that librdkafka gets from a broker of an old release."""
     asks = numbers_of(broker.release) >= _ASKS_VERSIONS
     settings = {
+        "log_level": _ERRORS,
         "bootstrap.servers": broker.bootstrap,
         "group.id": "recovered-starts",
         "enable.auto.commit": False,
@@ -265,7 +268,7 @@ def _offsets(broker: Broker, topic: str) -> Iterator[int]:
                 return  # the end of the partition, or an error: what is missing then counts
             offset = message.offset()
             assert offset is not None
-            yield offset
+            yield f"{topic}-0", offset
     finally:
         consumer.close()
 
@@ -283,7 +286,11 @@ def cases() -> dict[str, Callable[[Path, Path], tuple[Row, str]]]:
         for start, version in _CRASHES.items()
         if disk.id.startswith(start)
     }
-    return {**faults, **crashes}
+    archived = {
+        f"field/{path.stem}": partial(adopted, _Archived(path), jars.KAFKA_VERSION)
+        for path in archives.FIXTURES.glob("field/c24-*.tgz")
+    }
+    return {**faults, **crashes, **archived}
 
 
 def main() -> int:

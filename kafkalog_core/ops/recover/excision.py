@@ -188,8 +188,8 @@ def excise(
     """Decide what takes the place of each damaged place, and rebuild the indexes of their segments.
 
     The simulated recovery of every new segment passes without truncating a byte; places for which no such content is
-    found are left, with the reason: all of a segment. Places that are tails are ignored, unless a broker stops there, or
-    another place of the same segment is excised: then the tail is dropped from the new log too. Nothing is written.
+    found are left, with the reason: all of a segment. Places that are tails are ignored, unless a broker stops there,
+    or another place of the same segment is excised: then the tail is dropped from the new log too. Nothing is written.
 
     Raises StorageError.
 

@@ -69,7 +69,7 @@ def damaged(path: Path, snapshot: int | None, at: int) -> tuple[Path, int]:
     ],
     ids=["no snapshot", "below the snapshot", "after the snapshot"],
 )
-def test_what_the_snapshot_has_is_not_lost(  # noqa: PLR0913 - the columns of a table
+def test_what_the_snapshot_has_is_not_lost(
     tmp_path: Path, snapshot: int | None, at: int, first: int, records: int, lost: str
 ) -> None:
     home, position = damaged(tmp_path, snapshot, at)
