@@ -44,10 +44,16 @@ def with_copy_to_move(finding: Finding, log_dirs: Iterable[str]) -> Finding:
     """
     name = os.path.basename(finding.path)
     paths = [path for log_dir in log_dirs if is_directory(path := f"{log_dir}/{name}")]
+    words = " ".join(map(shell_path, paths)).replace("{", "{{").replace("}", "}}")
+    undecided = replace(
+        finding,
+        cure="Decide which copy to keep, and move the other one out of its log directory.",
+        next_step=f"kafkalog replicas {words}",
+    )
     try:
         places, _ = places_of(resolve(paths))
     except KafkalogError:  # one of them cannot be read, which other findings report
-        return finding
+        return undecided
     copies = places.get((finding.topic or "", finding.partition or 0), [])
     task = ReplicaTask(
         topic=finding.topic or "",
@@ -68,13 +74,7 @@ def with_copy_to_move(finding: Finding, log_dirs: Iterable[str]) -> Finding:
             cure="Move this copy out of the log directory, where it is kept, and run recover again.",
             next_step=MOVE_DIRECTORY,
         )
-    words = " ".join(map(shell_path, paths)).replace("{", "{{").replace("}", "}}")
-    return replace(
-        finding,
-        message=f"{finding.message} {compared.replica['reason']}",
-        cure="Decide which copy to keep, and move the other one out of its log directory.",
-        next_step=f"kafkalog replicas {words}",
-    )
+    return replace(undecided, message=f"{finding.message} {compared.replica['reason']}")
 
 
 def _ignore(_: int) -> None:
