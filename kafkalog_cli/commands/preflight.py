@@ -75,7 +75,7 @@ def preflight_command(
     missing, and no damage is left that it does not notice; else 4.
     """
     warn_of_interpreted()
-    targets = common.resolve_all(paths, Selection())
+    targets = common.resolve_all(paths, Selection(), empty_dirs=True)
     asked = PreflightRequest(
         targets=targets,
         now_ms=now_ms,

@@ -74,4 +74,4 @@ def recover_command(
         "as_broker": as_broker,
         "beside": sorted({os.path.abspath(path) for path in paths if is_broker_dir(path)}),
     }
-    return run_repair("recover", paths, selection, options, repair)
+    return run_repair("recover", paths, selection, options, repair, empty_dirs=True)

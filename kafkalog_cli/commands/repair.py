@@ -59,6 +59,7 @@ def run_repair(
     repair: RepairOptions,
     *,
     now_ms: int | None = None,
+    empty_dirs: bool = False,
 ) -> int:
     """Plan a command for all paths, one plan for each log directory; show the plans or apply them.
 
@@ -73,10 +74,11 @@ def run_repair(
         repair: how the repair is done.
         now_ms: the time that the plans assume, in milliseconds since 1970; None: that of the clock. Journals are
             always dated by the clock.
+        empty_dirs: as of `resolve`.
 
     Returns the exit status.
     """
-    targets = resolve_all(paths, selection)
+    targets = resolve_all(paths, selection, empty_dirs=empty_dirs)
     check_topics(SettingsRequest.from_json(options.get("kafka")).topics, targets)
     plan_out, detail = _plan_file(repair.plan_out, targets), repair.detail
     plan_output = PlanOutput(repair.output, has_details=detail.shows(paths, selection), explains=detail.explains)
@@ -85,7 +87,7 @@ def run_repair(
         places = [path for target in log_dirs for path in places_of(target)]
         if repair.apply:
             stack.enter_context(locked(places))
-            log_dirs = target_dirs(resolve(paths, selection))
+            log_dirs = target_dirs(resolve(paths, selection, empty_dirs=empty_dirs))
             _check_locked(places, log_dirs)
         else:
             _warn_of_brokers(places)

@@ -435,9 +435,9 @@ jobs_option = click.option(
 )
 
 
-def resolve_all(paths: Sequence[str], selection: Selection) -> tuple[Target, ...]:
-    """Return the targets of the paths. Raises the error of the first path that names nothing."""
-    return _with_empty_ones(tuple(resolve(paths, selection)))
+def resolve_all(paths: Sequence[str], selection: Selection, *, empty_dirs: bool = False) -> tuple[Target, ...]:
+    """Return the targets of the paths, as `resolve` does. Raises the error of the first path that names nothing."""
+    return _with_empty_ones(tuple(resolve(paths, selection, empty_dirs=empty_dirs)))
 
 
 def resolve_readable(paths: Sequence[str], selection: Selection, report: Report) -> tuple[Target, ...]:

@@ -155,6 +155,7 @@ def resolve(
     selection: Selection | None = None,
     *,
     on_refusal: Callable[[KafkalogError], None] | None = None,
+    empty_dirs: bool = False,
 ) -> list[Target]:
     """Return what the paths name, by topic, partition and file name; each file and directory once.
 
@@ -164,6 +165,7 @@ def resolve(
         paths: as the user gave them.
         selection: which partitions; None: all.
         on_refusal: receives the errors of paths that cannot be read, if other paths can; None: the first is raised.
+        empty_dirs: whether an empty directory outside of log directories is a log directory: that of a new disk.
 
     Raises NotFoundError, AccessError, UnknownFileError (neither file of Kafka, partition nor log directory),
     UnsupportedError (Redpanda) and SelectionError.
@@ -178,7 +180,7 @@ def resolve(
     found: list[Target] = []
     refusals: list[KafkalogError] = []
     for path in paths:
-        _find(path, found, refusals)
+        _find(path, found, refusals, empty_dirs=empty_dirs)
         if refusals and on_refusal is None:
             raise refusals[0]
     if on_refusal is not None and refusals:
@@ -206,7 +208,7 @@ def _log_dirs(targets: Iterable[Target]) -> NamedDirs:
     return NamedDirs(absolute(path) for path in paths if path is not None)
 
 
-def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> None:
+def _find(pattern: str, found: list[Target], refusals: list[KafkalogError], *, empty_dirs: bool) -> None:
     """Add the targets of a path to `found`, or its error to `refusals`."""
     try:
         paths = _matching(pattern)
@@ -217,7 +219,7 @@ def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> N
         refusals.append(NotFoundError("no file or directory matches this pattern", path=pattern))
     for path in paths:
         try:
-            found += _targets_of(path)
+            found += _targets_of(path, empty_dirs=empty_dirs)
         except (StorageError, UnsupportedError) as error:
             refusals.append(error)
 
@@ -237,7 +239,7 @@ def _matching(pattern: str) -> list[str]:
     return sorted(glob(pattern, recursive=True))
 
 
-def _targets_of(path: str) -> list[Target]:
+def _targets_of(path: str, *, empty_dirs: bool) -> list[Target]:
     if not path:
         raise NotFoundError("an empty path")
     if is_object(path):
@@ -245,7 +247,8 @@ def _targets_of(path: str) -> list[Target]:
     # Links are followed, as a broker follows them.
     status = stat_path(path)
     if stat.S_ISDIR(status.st_mode):
-        return _directory_targets(list_directory(path), (status.st_dev, status.st_ino))
+        listing, identity = list_directory(path), (status.st_dev, status.st_ino)
+        return _directory_targets(listing, identity, empty_dirs=empty_dirs)
     if not stat.S_ISREG(status.st_mode):
         raise AccessError("neither a regular file nor a directory", path=path)
     return [_file_target(FileInfo.of(path, status))]
@@ -295,7 +298,7 @@ def _content_of(file: FileInfo) -> FileContent:
 
 
 # --- directories ------------------------------------------------------------------------------------------------------
-def _directory_targets(listing: Listing, identity: _Identity) -> list[Target]:
+def _directory_targets(listing: Listing, identity: _Identity, *, empty_dirs: bool) -> list[Target]:
     """Return the targets of a directory. Its content decides before its name: `kafka-1` may be a log directory."""
     name = partition_name(listing.path)
     kinds = {file.name.kind for file in listing.files}
@@ -316,6 +319,8 @@ def _directory_targets(listing: Listing, identity: _Identity) -> list[Target]:
         target = _partition_target(listing.path, name, identity)
         if target.log_dir is not None:
             return [target]
+    if empty_dirs and log_dir.is_empty:
+        return [LogDirTarget(log_dir=log_dir, partitions=(), is_whole=True)]
     raise UnknownFileError(_what_it_is(listing), path=listing.path)
 
 

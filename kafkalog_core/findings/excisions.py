@@ -93,6 +93,14 @@ EXCISIONS: Final = {
         "Nothing needs to be done.",
         "No batch follows these bytes, so nothing is lost that a broker would keep.",
     ),
+    "excise.refused-tail": FindingType(
+        "warning",
+        "A broker stops at byte {position} ({damage}), and no batch that can be read follows. The log ends there "
+        "afterwards.",
+        "Does not start, or takes the log directory offline.",
+        "Look for the records on other replicas and in backups.",
+        "The checksum of the batch is right, but nothing opens it. Its offsets are assigned again.",
+    ),
     "excise.still-broken": FindingType(
         "warning",
         "A broker that recovers this log afterwards still does not keep all of it: {problem}.",

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import DUMP_BATCHES, MOVE_DIRECTORY, MOVE_FILE, RECOVER, FindingType, Variant
+from kafkalog_core.findings.kinds import (
+    DUMP_BATCHES,
+    MOVE_DIRECTORY,
+    MOVE_FILE,
+    RECOVER,
+    RECOVER_WITH_OTHERS,
+    FindingType,
+    Variant,
+)
 
 __all__ = ["AFTER_DAMAGE", "BROKER_DIRS", "GAP_LOST", "GAP_UNKNOWN", "LOST_CURE", "PARTITIONS"]
 
@@ -371,9 +379,9 @@ BROKER_DIRS: Final = {
         "error",
         "The partition is also in {other}.",
         "Does not start: a partition may be in only one log directory.",
-        "Compare the two directories, and move one out of the log directory.",
+        "Run kafkalog recover on both log directories: it compares the copies, and names the one to move away.",
         "A broker has a partition twice, for example because somebody copied it from disk to disk.",
-        next_step=MOVE_DIRECTORY,
+        next_step=RECOVER_WITH_OTHERS,
     ),
     "dir.interrupted": FindingType(
         "error",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.storage.framing import count_zeros
-from kafkalog_core.storage.logdir import is_broker_dir
+from kafkalog_core.storage.logdir import OWN_LOCK, is_broker_dir
 from kafkalog_core.storage.source import FileChange
 from kafkalog_core.structs import Struct
 
@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 _NAME: Final = fixed_file_name(FileKind.LOCK)
-OWN_LOCK: Final = "kafkalog-lock"
 _LOCKS: Final = "/proc/locks"
 _BROKER: Final = "kafka.Kafka"
 _PROGRAM: Final = "kafkalog"

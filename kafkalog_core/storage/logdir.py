@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BROKER_KINDS",
+    "OWN_LOCK",
     "LogDir",
     "PartitionPath",
     "holds_segments",
@@ -59,6 +60,11 @@ _CODE_OF_STATE: Final = {
 }
 _READ_FIRST: Final = {fixed_file_name(kind): kind for kind in (FileKind.CLEAN_SHUTDOWN, FileKind.META_PROPERTIES)}
 """What a broker looks for before it lists the partitions, be it a file or a directory (`LogManager.loadLogs`)."""
+OWN_LOCK: Final = "kafkalog-lock"
+"""The lock of kafkalog in a directory that is no broker's, where no `.lock` is."""
+_LOCKS: Final = frozenset({fixed_file_name(FileKind.LOCK), OWN_LOCK})
+_STATE: Final = fixed_file_name(FileKind.QUORUM_STATE)
+_VOTE: Final = f"{METADATA_TOPIC}-0/{_STATE}"
 _NO_DIRECTORY: Final = frozenset({"file.broken-link", "file.not-regular"})
 _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 
@@ -100,6 +106,13 @@ class LogDir(Struct, frozen=True, kw_only=True):
     remote_index_cache: tuple[FileInfo, ...]
     findings: tuple[Finding, ...]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it but locks, as on a new disk; a directory that is no partition is a finding."""
+        has_files = any(file.name.raw not in _LOCKS for file in self.files)
+        others = (finding for finding in self.findings if os.path.basename(finding.path) not in _LOCKS)
+        return not (has_files or self.partitions or self.remote_index_cache or any(others))
+
 
 def read_log_dir(path: str) -> LogDir:
     """Read a log directory. Raises NotFoundError or AccessError for the directory itself."""
@@ -119,8 +132,9 @@ def log_dir_of(listing: Listing) -> LogDir:
     )
     live_kinds = {file.name.kind for file in listing.files if file.name.state is FileState.LIVE}
     live_kinds |= {_READ_FIRST[each.raw_name] for each in listing.directories if each.raw_name in _READ_FIRST}
-    # A checkpoint, meta.properties or the clean shutdown file: only a broker writes these.
-    is_broker_dir = not live_kinds.isdisjoint(BROKER_KINDS)
+    # A checkpoint, meta.properties or the clean shutdown file: only a broker writes these. A controller writes none of
+    # them but meta.properties, which may be lost.
+    is_broker_dir = not live_kinds.isdisjoint(BROKER_KINDS) or _votes(partitions)
     findings = [(is_broker_dir and _no_directory(finding)) or finding for finding in listing.findings]
     remote_files: tuple[FileInfo, ...] = ()
     for directory, name in named:
@@ -166,7 +180,12 @@ def not_listed(place: PartitionPath, error: StorageError) -> Finding:
 
 def is_broker_dir(path: str) -> bool:
     """Return whether a directory has a file that only a broker's log directory has; a few stats suffice."""
-    return any(exists(f"{path}/{fixed_file_name(kind)}") for kind in BROKER_KINDS)
+    return any(exists(f"{path}/{fixed_file_name(kind)}") for kind in BROKER_KINDS) or exists(f"{path}/{_VOTE}")
+
+
+def _votes(partitions: Iterable[PartitionPath]) -> bool:
+    """Return whether the metadata log of a node is there: `FileQuorumStateStore` keeps its vote next to the log."""
+    return any(place.name.topic == METADATA_TOPIC and exists(f"{place.path}/{_STATE}") for place in partitions)
 
 
 def holds_segments(path: str) -> bool:

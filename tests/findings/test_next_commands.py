@@ -98,6 +98,8 @@ def test_it_can_be_pasted(template: str) -> None:
     """Paths with spaces are quoted, and the options of our own commands exist."""
     finding = Finding(code="x", severity="error", path=PATH, message="", next_step=template)
     words = shlex.split((finding.next_command or "").replace("BYTES", "7"))
+    if words[0] == "kafka-storage.sh":
+        return  # it finds the directories in the settings
     assert any(word.startswith("/disk 1") for word in words)
     words = words[1:] if words[0] == "sudo" else words
     if words[0] in SHELL:

@@ -1,4 +1,4 @@
-"""What a real 4.3.1 broker does on each of its broken disks of the corpus that `recover --apply` has been over.
+"""What real brokers do on the broken disks of the corpus that `recover --apply` has been over.
 
     python -m tests.integration.recovered_starts [--work DIR] [--table] [NAME...]
 
@@ -9,7 +9,8 @@ broker that started recovered something, or did not serve what was promised.
 
 Where the metadata log of a disk is not in the corpus, a new cluster makes topics of the same names, and
 the disk's logs take the place of its empty ones, with the new topic ids: of those disks, `recover` has to bring back
-the logs, not the identity.
+the logs, not the identity. The disks of old releases go to a broker of the release that wrote them, or of a later one,
+and those of `fixtures/field` to 4.3.1, which does not start on them. librdkafka, which speaks to all of them, reads.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ import asyncio
 import re
 import shutil
 import sys
+import tarfile
 import tempfile
-from contextlib import suppress
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aiokafka.errors import KafkaError
+import confluent_kafka
 
 from tests.integration import clients
-from tests.integration.broker import Broker
-from tests.integration.releases import QUIET
+from tests.integration.releases import QUIET, broker_of, has_admin, make_topic, numbers_of, write
 from tests.integration.walks import Restarted
 from tests.support import jars
 from tests.support.corpus import archives, brought_back, recovering, walking
@@ -37,13 +38,28 @@ from tests.support.corpus import archives, brought_back, recovering, walking
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from tests.integration.broker import Broker
     from tests.support.corpus.brought_back import Disk, Offsets
     from tests.support.corpus.faults import Fault
 
 TABLE: Final = Path(__file__).with_suffix(".txt")
 NOTHING: Final = "-"
 _WITH_METADATA: Final = "/07-faults-4.3.1/"
-_CRASHES: Final = ("modern/06-", "modern/07c-")
+_CRASHES: Final = {
+    "modern/06-": jars.KAFKA_VERSION,
+    "modern/07c-": jars.KAFKA_VERSION,
+    "old/crash-0.8.0": "0.8.2.2",  # the oldest broker with a clean shutdown file and with clients that still exist
+    "old/crash-0.8.2.2": "0.8.2.2",
+    "old/crash-0.10.0.1": "0.10.0.1",
+    "old/crash-0.11.0.3": "1.1.1",  # of 0.11 there is no jar on every machine
+    "old/crash-2.8.2": "2.8.2",
+}
+"""Disks of killed brokers, by the beginning of their names, and the release that starts on them."""
+_ASYNC_CLIENTS: Final = (2,)  # the first broker that aiokafka is used with
+_ASKS_VERSIONS: Final = (0, 10)
+_ERRORS: Final = 3
+_POLL_SECONDS: Final = 1.0
+_IDLE_POLLS: Final = 20
 _HEAD: Final = """\
 # What real brokers did on the broken disks of the corpus after `recover --only-copy --apply`, and what a consumer read.
 # Written by `python -m tests.integration.recovered_starts --table`. Columns: the case; the exit status of recover; what
@@ -102,16 +118,16 @@ def restarted(fault: Fault, corpus: Path, into: Path) -> tuple[Row, str]:
     return _judged(Restarted(jars.fetch(), into, walk), walk.homes, named)
 
 
-def adopted(disk: Disk, corpus: Path, into: Path) -> tuple[Row, str]:
-    """The same with the logs of a disk whose metadata log is not known, in a new cluster."""
+def adopted(disk: Disk | _Archived, version: str, corpus: Path, into: Path) -> tuple[Row, str]:
+    """The same with the logs of a disk whose metadata log is not known, in a new cluster of a release."""
     laid, work = disk.lay(corpus, into), into / "work"
     work.mkdir()
-    broker = Broker(jars.fetch(), work)
+    broker = broker_of(version, work)
     broker.configure(QUIET)
     try:
         broker.start()
         for place in sorted(laid.glob("*-0")):
-            asyncio.run(clients.create_topic(broker, place.name.removesuffix("-0"), {}))
+            _make_topic(broker, place.name.removesuffix("-0"))
         broker.stop()
         for place in sorted(laid.iterdir()):
             _replace(broker.log_dir / place.name, place)
@@ -119,6 +135,33 @@ def adopted(disk: Disk, corpus: Path, into: Path) -> tuple[Row, str]:
         return _judged(broker, [broker.log_dir], [broker.log_dir])
     finally:
         broker.close()
+
+
+class _Archived(NamedTuple):
+    """A log directory in an archive of the fixtures."""
+
+    path: Path
+
+    def lay(self, _: Path, into: Path) -> Path:
+        """Unpack it below a directory."""
+        with tarfile.open(self.path) as tar:
+            tar.extractall(into / "disk", filter="data")
+        return into / "disk" / self.path.stem
+
+
+def _make_topic(broker: Broker, name: str) -> None:
+    """A topic of one partition."""
+    if numbers_of(broker.release) >= _ASYNC_CLIENTS:
+        asyncio.run(clients.create_topic(broker, name, {}))
+        return
+    if has_admin(broker.release):
+        write(broker.release, broker.bootstrap, 0, [f"topic={name}:retention.ms=-1"])
+    else:
+        make_topic(broker, name, {})
+    deadline = time.monotonic() + clients.READ_SECONDS
+    while not broker.partition_dir(name).is_dir():
+        assert time.monotonic() < deadline, f"no directory of {name}"
+        time.sleep(0.05)
 
 
 def _replace(target: Path, place: Path) -> None:
@@ -137,8 +180,8 @@ def _replace(target: Path, place: Path) -> None:
 def _judged(broker: Broker, homes: Iterable[Path], named: Iterable[Path]) -> tuple[Row, str]:
     """Recover directories, start the broker on them and read."""
     readable = _readable(homes)
-    release = walking.RELEASE if isinstance(broker, Restarted) else broker.release
-    done = walking.invoke(f"kafkalog recover --kafka {release} --only-copy --apply {' '.join(map(str, named))}")
+    words = f"--kafka {broker.release} --only-copy --apply {' '.join(map(str, named))}"
+    done = walking.invoke(f"kafkalog recover {words}")
     starts = _starts(homes)
     promised = {each for each in _readable(homes) if each[1] >= starts.get(each[0], 0)}
     left = sorted(_left(done.output))
@@ -202,9 +245,32 @@ def _topic(partition: str) -> str:
 
 def _read(broker: Broker, topic: str) -> Iterator[tuple[str, int]]:
     """Partition and offset of each record that a consumer gets; none of a topic that the cluster does not know."""
-    with suppress(KafkaError, AssertionError):
-        for record in asyncio.run(clients.read_all(broker, topic)):
-            yield f"{topic}-0", record.offset
+    asks = numbers_of(broker.release) >= _ASKS_VERSIONS
+    settings = {
+        "log_level": _ERRORS,
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": "recovered-starts",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "api.version.request": asks,
+        "broker.version.fallback": broker.release,
+    }
+    consumer = confluent_kafka.Consumer(settings)
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
+        idle = 0
+        while idle < _IDLE_POLLS:
+            message = consumer.poll(_POLL_SECONDS)
+            idle = idle + 1 if message is None else 0
+            if message is None:
+                continue
+            if message.error() is not None:
+                return  # the end of the partition, or an error: what is missing then counts
+            offset = message.offset()
+            assert offset is not None
+            yield f"{topic}-0", offset
+    finally:
+        consumer.close()
 
 
 # --- all cases --------------------------------------------------------------------------------------------------------
@@ -214,8 +280,17 @@ def cases() -> dict[str, Callable[[Path, Path], tuple[Row, str]]]:
     The arguments are the unpacked corpus, and an empty directory.
     """
     faults = {fault.path: partial(restarted, fault) for fault in walking.all_faults() if _WITH_METADATA in fault.path}
-    crashes = {disk.id: partial(adopted, disk) for disk in brought_back.disks() if disk.id.startswith(_CRASHES)}
-    return {**faults, **crashes}
+    crashes = {
+        disk.id: partial(adopted, disk, version)
+        for disk in brought_back.disks()
+        for start, version in _CRASHES.items()
+        if disk.id.startswith(start)
+    }
+    archived = {
+        f"field/{path.stem}": partial(adopted, _Archived(path), jars.KAFKA_VERSION)
+        for path in archives.FIXTURES.glob("field/c24-*.tgz")
+    }
+    return {**faults, **crashes, **archived}
 
 
 def main() -> int:

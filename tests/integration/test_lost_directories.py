@@ -101,6 +101,11 @@ def _empty_meta(broker: TwoLogDirs) -> None:
     (broker.second / "meta.properties").write_bytes(b"")
 
 
+def _empty_directory(broker: TwoLogDirs) -> None:
+    shutil.rmtree(broker.second)
+    broker.second.mkdir()
+
+
 def _no_version(broker: TwoLogDirs) -> None:
     meta = broker.second / "meta.properties"
     meta.write_text(meta.read_text().replace("version=1", ""))
@@ -123,6 +128,7 @@ def _bad_epochs(broker: TwoLogDirs) -> None:
         (_empty_meta, "node ID not found in"),
         (_no_version, "node ID not found in"),
         (_no_node_id, "Encountered I/O error in metadata log directory"),
+        (_empty_directory, "No `meta.properties` found in"),
         (_bad_epochs, "Shutdown broker because the metadata log dir"),
     ],
 )
@@ -132,12 +138,35 @@ def test_the_broker_ends_where_preflight_says_so(
     lose(broker)
     assert "broker does not start" in _verdict(broker)
     assert "by itself the broker does not start" in _verdict(broker, "recover")
+    _ends(broker, said)
+
+
+def _ends(broker: TwoLogDirs, said: str) -> None:
+    """Start it; it ends with a line."""
     broker.start_without_waiting()
     until = time.monotonic() + _ENDS_WITHIN_S
     while broker.is_running and time.monotonic() < until:
         time.sleep(0.2)
     assert not broker.is_running
     assert said in broker.output
+
+
+def test_of_two_copies_the_one_that_recover_names_makes_way(broker: TwoLogDirs) -> None:
+    home = _home(broker, "one")
+    other = broker.second if home.parent == broker.log_dir else broker.log_dir
+    copied = shutil.copytree(home, other / home.name)
+    log = copied / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes()[:-100])  # an older copy: without the end of the second transaction
+    shown = _verdict(broker, "recover")
+    assert f"The partition is also in {home}, which has every record of this copy" in shown
+    _ends(broker, "Duplicate log directories for one-0 are found in both")
+    assert f"mv -n -- {copied} {other}/.." in _verdict(broker, "recover")
+    copied.rename(other.parent / "aside")
+    words = ["recover", "--kafka", "4.3.1", "--apply", str(broker.log_dir), str(broker.second)]
+    assert CliRunner().invoke(cli, words, catch_exceptions=False).exit_code == 0
+    broker.start()
+    assert _read_committed(broker, "one") == _RECORDS // 2
+    assert "Recovering unflushed" not in "".join(line for line in broker.output.splitlines() if "one-0" in line)
 
 
 def test_a_directory_that_is_lost_becomes_an_empty_partition(broker: TwoLogDirs) -> None:

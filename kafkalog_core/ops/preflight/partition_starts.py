@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
-from kafkalog_core.format.names import FileKind, fixed_file_name, parse_file_name, segment_file_name
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, parse_file_name, segment_file_name
 from kafkalog_core.kafka.sim.logdir.leader_epochs import read_epoch_file
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
-from kafkalog_core.ops.repair.loss import measure_loss
+from kafkalog_core.ops.cluster.losses import measure_losses
 from kafkalog_core.ops.truncate.as_broker import truncate_as_broker
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, replace
@@ -116,6 +116,8 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
     def first_lost(self) -> int | None:
         """The first offset that is lost: where the log is truncated, or of what is deleted; None: unknown, or none."""
         cut = next((step.offset for step in self.steps if step.kind in {"truncated", "emptied"}), None)
+        if self.place.name.topic == METADATA_TOPIC:  # what is before its snapshot is not lost
+            cut = None
         firsts = [loss.first_offset for loss in self.losses if loss.first_offset is not None]
         return min(firsts, default=None) if cut is None else cut
 
@@ -175,7 +177,7 @@ def load_partition(place: PartitionPath, log_dir: str, facts: PartitionFacts) ->
     losses = [
         loss
         for cuts in _cuts(partition, facts, result)
-        if (loss := measure_loss(partition, cuts, facts.high_watermark)) is not None
+        for loss in measure_losses(partition, cuts, facts.high_watermark)
     ]
     return replace(
         start,

@@ -268,6 +268,7 @@ def why_of(start: PartitionStart) -> str:
     renamed = [step for step in start.steps if step.kind == "renamed"]
     if renamed:
         texts.append(f"{counted(len(renamed), 'file')} renamed: {renamed[0].why}")
+    texts += [loss.why[0].lower() + loss.why[1:] for loss in start.losses if loss.why]
     if start.silent:
         texts.append(f"{counted(len(start.silent), 'finding')} below")
     return "; ".join(texts)

@@ -16,8 +16,8 @@ from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.format.control import Endpoint, KRaftVoter
 from kafkalog_core.kafka.sim.metadata_log import Until, live_snapshots, read_image
+from kafkalog_core.ops.cluster.losses import loss_rows, loss_sentences
 from kafkalog_core.ops.quorum.elections import election_sentences, elections_to_come
-from kafkalog_core.ops.quorum.losses import loss_rows, loss_sentences
 from kafkalog_core.ops.quorum.quorum import EPOCHS_BEYOND, read_quorum, voters_text
 from kafkalog_core.ops.quorum.rescue import stage_election, stage_quorum_state, stage_whole_end, with_addresses
 from kafkalog_core.ops.repair.loss import measure_loss

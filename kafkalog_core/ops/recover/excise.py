@@ -305,7 +305,8 @@ def findings_of(excision: Excision, facts: PartitionFacts, sink: Sink, judge: Ju
         for each in segment.places:
             _report_place(each, sink)
         if segment.tail is not None:
-            sink.add("excise.tail", segment.tail.path, position=segment.tail.start, damage=segment.tail.reason)
+            code = "excise.refused-tail" if segment.tail.kind == "refused" else "excise.tail"
+            sink.add(code, segment.tail.path, position=segment.tail.start, damage=segment.tail.reason)
     for transaction in excision.open_transactions:
         topic, number = excision.partition.topic or "", excision.partition.partition or 0
         verdict = None if judge is None else judge.of_open(topic, number, transaction.producer_id)

@@ -174,8 +174,10 @@ def excise(
     """Decide what takes the place of each damaged place, and rebuild the indexes of their segments.
 
     The simulated recovery of every new segment passes without truncating a byte; places for which no such content is
-    found are left, with the reason: all of a segment. Places that are tails are ignored, unless another place of the
-    same segment is excised: then the tail is dropped from the new log too. Nothing is written. Raises StorageError.
+    found are left, with the reason: all of a segment. Places that are tails are ignored, unless a broker stops there,
+    or another place of the same segment is excised: then the tail is dropped from the new log too. Nothing is written.
+
+    Raises StorageError.
 
     Args:
         partition: its files.
@@ -235,6 +237,8 @@ def stage_excision(excision: Excision, stage: Stage) -> None:
         log = each.segment.files[0]
         base = each.segment.base_offset
         why = f"{count_of(len(each.places), 'damaged place')} {'is' if len(each.places) == 1 else 'are'} excised"
+        if not each.places:
+            why = "a broker stops at its end, which is dropped"
         # The log keeps its modification time: retention and the cleaner take it for the time of its records
         # (LogSegment.largestTimestamp, Cleaner.doClean), and new batches have none of their own.
         stage.write(log.path, each.pieces(), why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)
@@ -286,8 +290,10 @@ class _Excising:
             for segment in self._partition.segments:
                 own = [each for each in self._places if each.segment.base_offset == segment.base_offset]
                 wanted = [each for each in own if each.is_excisable]
-                if wanted and not any(each.refusal for each in own):
-                    tail = next((each for each in own if each.is_tail), None)
+                tail = next((each for each in own if each.is_tail), None)
+                # No recovery truncates a whole batch at which the broker stops, so it is dropped here
+                is_wanted = bool(wanted) or (tail is not None and tail.kind == "refused")
+                if is_wanted and not any(each.refusal for each in own):
                     self._excise(segment, wanted, tail)
                 elif wanted:
                     self._leave(wanted, "another place of its segment cannot be excised")

@@ -203,13 +203,13 @@ class JoinedStage:
         return os.stat(self._real(path)) if planned is None else planned.stat_result()
 
     def _real(self, path: str) -> str:
-        """Return a file that is there before the plan, whose owner and mode a new one gets; else its directory.
+        """Return a file or directory that is there before the plan, whose owner a new one gets; else its directory.
 
         The path may be of a file that a step creates, such as the log of a replacement, and one that a later step has
         deleted again.
         """
         known = self._changes.get(path)
-        if status_of(path) is not None:
+        if os.path.isdir(path) or status_of(path) is not None:
             return path
         return os.path.dirname(path) if known is None or known.like in {"", path} else self._real(known.like)
 

@@ -21,6 +21,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState, pars
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.sweep import sweep
+from kafkalog_core.ops.cluster.losses import measure_losses
 from kafkalog_core.ops.recover.excise import findings_of
 from kafkalog_core.ops.recover.excision import excise_all, stage_excision
 from kafkalog_core.ops.recover.joined import JoinedStage
@@ -216,8 +217,7 @@ class _Work:
         self._sweep()
         if broker.truncation is not None:
             for cuts in cuts_of(broker.truncation):
-                loss = measure_loss(partition, cuts, self._facts.high_watermark)
-                done.own_losses += [] if loss is None else [loss]
+                done.own_losses += measure_losses(partition, cuts, self._facts.high_watermark)
         if broker.refusal is not None and broker.refusal.code in _STOPPED:
             done.own_problem = broker.refusal.code
         return broker
@@ -411,8 +411,7 @@ class _Work:
         stage_truncation(truncation, companions, self._stage)
 
     def _lose(self, partition: Partition, cuts: list[tuple[str, int]], why: str, *, of_broker: bool = False) -> None:
-        loss = measure_loss(partition, cuts, self._facts.high_watermark)
-        if loss is not None:
+        for loss in measure_losses(partition, cuts, self._facts.high_watermark):
             self._done.losses.append(_with_reason(loss, why))
             if of_broker:
                 self._done.own_losses.append(loss)

@@ -23,6 +23,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.start.disk import effect_of
 from kafkalog_core.ops.checkpoint.checkpoint import has_metadata_log, plan_checkpoint
+from kafkalog_core.ops.recover.copies import IN_TWO_DIRS, with_copy_to_move
 from kafkalog_core.ops.recover.excise import transaction_copies
 from kafkalog_core.ops.recover.joined import JoinedStage
 from kafkalog_core.ops.recover.partition import RecoveryTask, recover_partition, start_problems
@@ -64,7 +65,7 @@ _OFFLINE: Final = "truncate.broker-offline"
 _NOT_AT_END: Final = "recovery-point.not-at-end"
 _OF_SEVERAL: Final = frozenset(
     {
-        "dir.in-two-log-dirs",
+        IN_TWO_DIRS,
         "dir.other-cluster",
         "dir.same-directory-id",
         "dir.second-metadata-log",
@@ -106,6 +107,7 @@ class _Planner:
         self._spool = spool
         self._joined = JoinedStage(self._target.root, request.now_ms, spool)
         self._replicas: dict[str, KnownReplicas] = {}
+        self._in_two_dirs: dict[str, Finding] = {}
         self._used: list[Setting] = []
 
     def plan(self) -> PlanReport:
@@ -114,7 +116,6 @@ class _Planner:
         tasks = list(self._tasks())
         outside = tuple(self._outside_logs())
         rules = rules_of(self._context.release)
-        stopped = tuple(finding for finding in outside if effect_of(finding, rules) is not None)
         size_bytes = sum(_log_bytes(task.path) for task in tasks)
         self._progress.expect(size_bytes)
         work = [(task,) for task in tasks]
@@ -147,7 +148,7 @@ class _Planner:
             details=repaired.details,
             note=None if marked is None else marked.note,
             undecided=self._undecided(done, needs_release=needs_release),
-            verdict=self._verdict(done, stopped, problems),
+            verdict=self._verdict(done, outside, problems),
         )
 
     # --- partitions ---------------------------------------------------------------------------------------------------
@@ -271,7 +272,14 @@ class _Planner:
                 is_own = f"{absolute(finding.path)}/".startswith(f"{self._target.root}/")
                 counts = finding.code == _MISSING or effect_of(finding, rules) is not None
                 if (is_own or finding.code in _OF_SEVERAL) and counts:
-                    yield finding
+                    yield self._compared(finding) if finding.code == IN_TWO_DIRS else finding
+
+    def _compared(self, finding: Finding) -> Finding:
+        """Return the finding with the copy that makes way: both are compared once, as they are without the plan."""
+        known = self._in_two_dirs.get(finding.path)
+        if known is None:
+            known = self._in_two_dirs[finding.path] = with_copy_to_move(finding, self._target.named_dirs.paths)
+        return known
 
     def _marked(self, problems: Sequence[Finding], repaired: PlanReport) -> PlanReport | None:
         """Stage the clean shutdown file, and the checkpoints as a clean shutdown leaves them; None: it is not asked.
@@ -303,23 +311,23 @@ class _Planner:
         return [finding.path for finding in findings if effect_of(finding, rules) in effects]
 
     def _verdict(
-        self, done: Sequence[PartitionRecovery], stopped: Sequence[Finding], problems: Sequence[Finding]
+        self, done: Sequence[PartitionRecovery], outside: Sequence[Finding], problems: Sequence[Finding]
     ) -> str:
         """Return what a broker would lose by itself, and what the plan loses, in one sentence without a full stop.
 
         Args:
             done: the partitions.
-            stopped: what else a broker would not do because of files outside of the logs.
+            outside: about files outside of the logs, because of which a broker does not do all, and lost directories.
             problems: what the plan does not repair.
         """
         own = [loss for each in done for loss in each.own_losses]
         losses = [loss for each in done for loss in each.losses]
         unread = [loss for each in done for loss in each.unread]
-        causes = self._with_effect(stopped, "stops", "offline")
+        causes = self._with_effect(outside, "stops", "offline")
         causes += [each.path for each in done if each.own_problem is not None]
-        stops = self._with_effect(stopped, "stops")
+        stops = self._with_effect(outside, "stops")
         stops += [each.path for each in done if each.own_problem not in {None, _OFFLINE}]
-        strays = self._with_effect(stopped, "stray")
+        strays = self._with_effect(outside, "stray")
         if causes:
             names = [*map(self._short, dict.fromkeys(stops or causes))]
             others = [each.path for each in self._context.related_dirs if each.is_same_broker]
@@ -338,9 +346,14 @@ class _Planner:
             then += f", and excises {count_of(len(unread), 'place')} that cannot be read ({_counted(unread)})"
         if not self._joined.changes and not problems:
             then = "nothing has to be recovered"
+        if any(finding.code == _MISSING for finding in outside):
+            alone += ", and create empty partitions in the place of directories that are missing"
+            then = "nothing of them can be recovered here" if not self._joined.changes else then
         if problems:
-            paths = [*dict.fromkeys(self._short(finding.path) for finding in problems)]
-            left = f"{_places(len(problems))} left that a person has to repair first: {first_of(paths)}"
+            paths = dict.fromkeys(self._short(finding.path) for finding in problems)
+            # A partition that is not kept is one place, whatever else is wrong with its files
+            places = [path for path in paths if path.rpartition("/")[0] not in paths]
+            left = f"{_places(len(places))} left that a person has to repair first: {first_of(places)}"
             return f"{alone}; {then}, but {left}"
         if not self._is_marked():
             return f"{alone}; {then}"

@@ -412,7 +412,7 @@ def _needed(directory: TargetDir) -> Iterator[tuple[str, bool]]:
 
 def target_dir(paths: Iterable[str], named_dirs: Iterable[str] = ()) -> TargetDir:
     """Return the one directory of paths, as `TargetDir.paths` and `named_dirs.paths` give them. Raises as above."""
-    return replace(target_dirs(resolve(list(paths)))[0], named_dirs=NamedDirs(named_dirs))
+    return replace(target_dirs(resolve(list(paths), empty_dirs=True))[0], named_dirs=NamedDirs(named_dirs))
 
 
 def _root_of(target: Target) -> str:

@@ -78,6 +78,7 @@ _UNKNOWN: Final = (
 
 
 class _Tally(Struct):
+    from_offset: int = 0
     records: int = 0
     has_unknown_count: bool = False
     committed: int = 0
@@ -92,15 +93,18 @@ class _Tally(Struct):
     has_more: bool = False
 
 
-def measure_loss(partition: Partition, cuts: Sequence[tuple[str, int]], high_watermark: int | None) -> Loss | None:
+def measure_loss(
+    partition: Partition, cuts: Sequence[tuple[str, int]], high_watermark: int | None, *, from_offset: int = 0
+) -> Loss | None:
     """Return the loss of all records after a position of each log; None: there are only torn batches and zeros.
 
     Args:
         partition: the partition of the logs.
         cuts: for each log its path, and the position of the first byte that is deleted.
         high_watermark: the high watermark; None: unknown.
+        from_offset: batches that end below it are not lost: a snapshot has their records.
     """
-    tally = _Tally()
+    tally = _Tally(from_offset=from_offset)
     is_v07 = partition.format == "v07"
     for path, start in cuts:
         _read(path, start, tally, high_watermark, is_v07=is_v07)
@@ -153,6 +157,11 @@ def _read(path: str, start: int, tally: _Tally, high_watermark: int | None, *, i
 
 
 def _count(run: Run, tally: _Tally, high_watermark: int | None, *, is_v07: bool) -> None:
+    if tally.from_offset:
+        rows = [row for row, last in enumerate(run.batches.column("last_offset")) if last >= tally.from_offset]
+        if not rows:
+            return
+        run = run.rows(rows[0], rows[-1] + 1)
     batches = run.batches
     firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
     # a compressed message does not show its first offset, and the offsets of damage may go back, or be negative

@@ -29,7 +29,7 @@ from kafkalog_core.kafka.sim.across import TopicId, brokers_of, check_across, ch
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
-from kafkalog_core.kafka.sim.logdir.top_findings import file_findings, listed_findings
+from kafkalog_core.kafka.sim.logdir.top_findings import file_findings, listed_findings, unformatted
 from kafkalog_core.kafka.sim.start.outcome import STOPS
 from kafkalog_core.kafka.sim.start.replay import end_of_log
 from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblem
@@ -331,9 +331,10 @@ class LogDirs:
         if is_read_only_mount(log_dir.path):
             findings.append(found("dir.read-only-mount", log_dir.path))
         broker_dir = self._broker_dir(target)
+        others = (self._broker_dir(each) for each in self._targets if isinstance(each, LogDirTarget))
+        findings += unformatted(log_dir, others, self._dir_context(broker_dir).release)
         if broker_dir is not None and log_dir.is_broker_dir:
-            findings += broker_dir.findings
-            findings += file_findings(broker_dir)
+            findings += (*broker_dir.findings, *file_findings(broker_dir))
         if self._depth is not None:
             findings += bootstrap_findings(log_dir, self._depth)
         if target.is_whole:

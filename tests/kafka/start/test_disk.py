@@ -41,6 +41,7 @@ EFFECTS: Final = {
     "dir.read-only-mount": "offline",
     "dir.same-directory-id": "stops",
     "dir.second-metadata-log": "stops",
+    "dir.unformatted": "stops",
     "dir.unreadable": "offline",
     "file.not-a-file": "offline",
     "file.not-readable": "offline",

@@ -6,19 +6,21 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+import tarfile
+from pathlib import Path
+from typing import Final
 
 import crc32c
 import pytest
 
 from tests.support import build
+from tests.support.corpus.brought_back import readable
 from tests.support.excising import batch_of, places_of, read_offsets, write, write_batches
 from tests.support.recover_plans import plan, recover
 from tests.support.repairs import snapshot, undo_all
 from tests.support.truncating import MARK, RECOVERY, started
 
-if TYPE_CHECKING:
-    from pathlib import Path
+FIELD: Final = Path(__file__).parents[3] / "fixtures" / "field"
 
 
 def test_where_only_the_simulation_ends_a_broker_is_not_said_to_stop(tmp_path: Path) -> None:
@@ -287,3 +289,20 @@ def test_a_replacement_that_a_start_comes_to_later_is_moved_first(tmp_path: Path
     written.patch(24, 0, bytes(61))
     recover(written.root, only_copy=True)
     assert read_offsets(written.partition) == [*range(12), *range(27, 36)]
+
+
+@pytest.mark.parametrize("name", ["c24-unclean", "c24-legacy-undecodable-good-crc"])
+def test_messages_that_nothing_opens_keep_no_broker_from_starting(tmp_path: Path, name: str) -> None:
+    """4.3.1 did not start on these logs, and did on the recovered ones (`tests/integration/recovered_starts.txt`)."""
+    with tarfile.open(FIELD / f"{name}.tgz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    root = tmp_path / name
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    kept = readable(root)
+    draft = recover(root, only_copy=True)
+    assert readable(root) == kept
+    assert "8 places that cannot be read" in str(draft.plan.report.verdict)
+    assert {each.code for each in draft.plan.report.findings} >= {"excise.refused-tail"}
+    assert (root / MARK).exists()
+    undo_all(root)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.command_lines import shell_word
 from kafkalog_core.findings import found
-from kafkalog_core.findings.logdirs import NO_NODE_ID
+from kafkalog_core.findings.logdirs import FORMAT, NO_NODE_ID
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
+from kafkalog_core.kafka.rules.metadata_rules import cluster_modes
 from kafkalog_core.storage.paths import exists
 from kafkalog_core.structs import replace
 
@@ -14,10 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.findings import Finding, Severity
+    from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.storage.logdir import LogDir, PartitionPath
 
-__all__ = ["file_findings", "listed_findings"]
+__all__ = ["file_findings", "listed_findings", "unformatted"]
 
 _NO_META: Final = frozenset({"meta.missing", "meta.missing-kraft"})
 """Findings that there is no meta.properties."""
@@ -73,6 +76,30 @@ def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
         effect, severity = "it cleans each log from its start again", _severity_of_cut(broker_dir)
         path = cleaner.file.path
         yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
+
+
+def unformatted(log_dir: LogDir, others: Iterable[BrokerDir | None], release: Release) -> Iterator[Finding]:
+    """Yield that an empty log directory keeps a broker from starting, unless one with ZooKeeper may start on it.
+
+    `KafkaRaftServer.initializeLogDirs` refuses a directory without meta.properties; seen of 4.3.1. A ZooKeeper broker
+    (`KafkaServer.checkpointBrokerMetadata`) writes the file.
+
+    Args:
+        log_dir: the directory; of one that is not empty, nothing is yielded.
+        others: the log directories that were named with it.
+        release: of the broker.
+    """
+    if not log_dir.is_empty:
+        return
+    kraft = next((each for each in others if each is not None and each.meta is not None and each.is_kraft), None)
+    if kraft is None and cluster_modes(release).has_zookeeper:
+        return
+    finding = found("dir.unformatted", log_dir.path)
+    cluster_id = None if kraft is None else kraft.cluster_id
+    if cluster_id is not None:
+        word = shell_word(cluster_id).replace("{", "{{").replace("}", "}}")
+        finding = replace(finding, next_step=f"{FORMAT}{word}")
+    yield finding
 
 
 def _missing_meta(broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) -> Iterator[Finding]:

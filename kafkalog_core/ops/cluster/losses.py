@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.kafka.sim.metadata_log import EVERYTHING, Until, live_snapshots, read_image
 from kafkalog_core.ops.cluster.difference import differences
+from kafkalog_core.ops.repair.loss import measure_loss
+from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from kafkalog_core.ops.repair.loss import Loss
+    from kafkalog_core.storage.partition import Partition
     from kafkalog_core.topics.cluster_image import ClusterImage
 
-__all__ = ["loss_rows", "loss_sentences"]
+__all__ = ["loss_rows", "loss_sentences", "measure_losses"]
 
 Row = dict[str, object]
 _ALWAYS_CHANGES: Final = frozenset(("cluster_broker", "cluster_controller"))
@@ -76,6 +82,25 @@ def loss_sentences(first: ClusterImage, second: ClusterImage, rows: Iterable[Row
             f"Producer ids from {second.next_producer_id} to {first.next_producer_id - 1} are given out again, "
             "although producers may use them"
         )
+
+
+def measure_losses(
+    partition: Partition, cuts: Sequence[tuple[str, int]], high_watermark: int | None
+) -> tuple[Loss, ...]:
+    """Return the loss of all records after a position of each log, as `measure_loss` does; at most one.
+
+    Of a metadata log, the newest snapshot has all records before its offset. A node whose log ends before it goes on
+    with the snapshot (`KafkaRaftLog.truncateToLatestSnapshot`), so only what follows is lost; `why` has it by name.
+    """
+    snapshots = live_snapshots(partition) if partition.topic == METADATA_TOPIC else []
+    kept = snapshots[0].name.base_offset or 0 if snapshots else 0
+    loss = measure_loss(partition, cuts, high_watermark, from_offset=kept)
+    if loss is None or partition.topic != METADATA_TOPIC:
+        return () if loss is None else (loss,)
+    end = kept if loss.first_offset is None else max(kept, loss.first_offset)
+    before, after = (read_image(partition.path, until=until).image for until in (EVERYTHING, Until(offset=end - 1)))
+    lost = [*loss_sentences(before, after, loss_rows(before, after))]
+    return (replace(loss, why=". ".join(lost) or "Nothing of the cluster is lost by name"),)
 
 
 def _number(row: Row, name: str) -> int:
