@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -14,28 +12,27 @@ from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.ops.cluster.recreate_shell import recreate_shell
 from tests.integration import broker as brokers
 from tests.integration.broker import Broker
+from tests.integration.describing import TOOL, describe, run_script
+from tests.integration.quorums import cluster, start_all
+from tests.integration.records import KAFKALOG
+from tests.support.znodes import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.integration.quorums import QuorumNode
+
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-_TOOLS: Final = "org.apache.kafka.tools."
-PROGRAMS: Final = {
-    "kafka-topics.sh": f"{_TOOLS}TopicCommand",
-    "kafka-acls.sh": f"{_TOOLS}AclCommand",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-}
-SECONDS: Final = 300
 FIRST: Final = """
-create() { tool kafka-topics.sh --create --replication-factor 1 "$@"; }
+create() { tool kafka-topics.sh --create "$@"; }
 configs() { tool kafka-configs.sh --alter "$@"; }
 users() { configs --entity-type users "$@"; }
 acls() { tool kafka-acls.sh --add "$@"; }
-create --topic orders --partitions 3 --config retention.ms=86400000
-create --topic Old_Ones --partitions 1 --config cleanup.policy=compact,delete
-create --topic plain --partitions 2
+create --topic orders --partitions 3 --replication-factor 1 --config retention.ms=86400000
+create --topic Old_Ones --partitions 1 --replication-factor 1 --config cleanup.policy=compact,delete
+create --topic plain --partitions 2 --replication-factor 1
 configs --entity-type brokers --entity-default --add-config log.cleaner.threads=2
 configs --entity-type brokers --entity-name 1 --add-config log.cleaner.backoff.ms=20000
 configs --entity-type groups --entity-name g --add-config consumer.session.timeout.ms=50000
@@ -53,15 +50,25 @@ acls --allow-principal 'User:*' --operation All --group '*'
 acls --allow-principal User:CN=tls --operation IdempotentWrite --cluster
 acls --allow-principal User:ann --operation TwoPhaseCommit --operation Write --transactional-id 'tx 1'
 """
-DESCRIBE: Final = """
-tool kafka-topics.sh --describe
-for kind in users clients ips brokers groups client-metrics; do
-    tool kafka-configs.sh --describe --entity-type $kind || true
-done
-tool kafka-configs.sh --describe --entity-type users --entity-type clients
-tool kafka-acls.sh --list
+THREE: Final = """
+create --topic two --partitions 5 --replication-factor 2 --config min.insync.replicas=2
+create --topic three --partitions 4 --replication-factor 3 --config 'retention.ms=-1' --config compression.type=zstd
+create --topic odd.Name_-1 --partitions 1 --replication-factor 3
+create --topic placed --replica-assignment 3:1,2:3,1:2
+create --topic __consumer_offsets --partitions 6 --replication-factor 3 --config cleanup.policy=compact
+tool kafka-topics.sh --alter --topic two --partitions 7
+configs --entity-type topics --entity-name three --add-config 'leader.replication.throttled.replicas=[0:1,1:2]'
+configs --entity-type brokers --entity-name 2 --add-config leader.replication.throttled.rate=1000000
+configs --entity-type brokers --entity-name 3 --add-config 'log.retention.ms=86400000,num.io.threads=4'
+configs --entity-type topics --entity-name placed --add-config retention.bytes=1000000
+configs --entity-type topics --entity-name placed --delete-config retention.bytes
+users --entity-name gone --add-config 'SCRAM-SHA-256=[password=x]'
+users --entity-name gone --delete-config SCRAM-SHA-256
+users --entity-name ann --entity-type clients --entity-name c --add-config consumer_byte_rate=1e7
+acls --allow-principal User:three --producer --topic three
+acls --allow-principal User:three --consumer --topic three --group g
 """
-TOOL: Final = 'set -u\nserver=$1\ntool() { program=$1; shift; "$program" --bootstrap-server "$server" "$@"; }\n'
+"""Of three brokers, after the same as of one."""
 
 
 class Guarded(Broker):
@@ -71,38 +78,6 @@ class Guarded(Broker):
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-
-    def script(self, text: str, *, given: str = "") -> str:
-        """Run a script with Kafka's tools in its PATH; what it prints."""
-        bin_dir = self.work_dir / "bin"
-        bin_dir.mkdir(exist_ok=True)
-        java = " ".join(f"'{word}'" for word in self.java_command)
-        for name, program in PROGRAMS.items():
-            (bin_dir / name).write_text(f'#!/bin/sh\nexec {java} {program} "$@"\n')
-            (bin_dir / name).chmod(0o755)
-        done = subprocess.run(
-            ["bash", "-c", text, "recreate", self.bootstrap],
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-            env=os.environ | {"PATH": f"{bin_dir}:{os.environ['PATH']}"},
-        )
-        assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-        return done.stdout
-
-    def describe(self) -> list[str]:
-        """All that the tools say of it, without ids and placement; ACLs and values, which have no order, in one."""
-        text = re.sub(r"TopicId: \S+", "", self.script(f"{TOOL}{DESCRIBE}"))
-        lines, resource = [], ""
-        for line in text.splitlines():
-            if line.startswith("Current ACLs for resource"):
-                resource = line
-            elif line.strip() and "Leader: " not in line:
-                what, _, values = line.partition(" are ")
-                lines.append(f"{resource} {what} {sorted(values.split(', '))}")
-        return sorted(lines)
 
 
 @contextmanager
@@ -121,15 +96,62 @@ def running(libs: Path, place: Path, cluster_id: str, monkeypatch: pytest.Monkey
 def test_a_fresh_cluster_becomes_the_same(libs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics, settings, ACLs, quotas; users by name, mechanism and iterations."""
     with running(libs, tmp_path / "first", "b2xkLWNsdXN0ZXItLS0wMQ", monkeypatch) as first:
-        first.script(f"{TOOL}set -e{FIRST}")
-        wanted = first.describe()
+        run_script(first, f"{TOOL}set -e{FIRST}")
+        wanted = describe(first)
     reading = read_image(str(first.log_dir / "__cluster_metadata-0"))
     assert reading.is_whole
     script = "".join(recreate_shell(reading.image, [], source=reading.path))
     with running(libs, tmp_path / "second", "bmV3LWNsdXN0ZXItLS0wMQ", monkeypatch) as second:
-        second.script(script, given="one\ntwo\nthree\n")
-        assert second.describe() == wanted
-        second.script(script, given="one\ntwo\nthree\n")  # once more: nothing fails, and nothing is different
-        assert second.describe() == wanted
+        run_script(second, script, given="one\ntwo\nthree\n")
+        assert describe(second) == wanted
+        run_script(second, script, given="one\ntwo\nthree\n")  # once more: nothing fails, and nothing is different
+        assert describe(second) == wanted
     assert len(wanted) > 20
     assert any("SCRAM-SHA-512=iterations=8192" in line for line in wanted)
+
+
+@contextmanager
+def three(libs: Path, place: Path, cluster_id: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, QuorumNode]]:
+    """Three brokers that are the controllers too, running; they are stopped cleanly."""
+    monkeypatch.setattr(brokers, "_CLUSTER_ID", cluster_id)
+    with cluster(libs, place) as nodes:
+        start_all(nodes)
+        yield nodes
+        for node in nodes.values():
+            node.stop()
+
+
+def recreation(*words: object) -> str:
+    """What the command prints."""
+    command = [*KAFKALOG, "cluster", "--recreate", "shell", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS).stdout
+
+
+def test_three_brokers(libs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several replication factors, more partitions, throttles; and each replica on its node where that is asked for."""
+    with three(libs, tmp_path / "first", "b2xkLWNsdXN0ZXItLS0wMQ", monkeypatch) as first:
+        run_script(first[1], f"{TOOL}set -e{FIRST}{THREE}")
+        wanted, placed = describe(first[2]), describe(first[2], with_places=True)
+    dirs = [node.log_dir for node in first.values()]
+    with three(libs, tmp_path / "second", "bmV3LWNsdXN0ZXItLS0wMQ", monkeypatch) as second:
+        for _ in range(2):  # the second time nothing fails, and nothing is different
+            run_script(second[3], recreation(*dirs), given="one\ntwo\nthree\n")
+            assert describe(second[2]) == wanted
+        run_script(second[1], f"{TOOL}set -e\ntool kafka-topics.sh --delete --topic '.*'")
+        run_script(second[1], recreation("--assignments", *dirs), given="one\ntwo\nthree\n")
+        assert describe(second[2], with_places=True) == placed
+    assert len(placed) > 60
+
+
+def test_a_cluster_with_zookeeper(libs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the Admin client of 3.9.2 described just before the servers were killed (`live.txt`), in KRaft."""
+    disk = unpacked("kafka-3.9.2", tmp_path)
+    live = [line.split("\t") for line in (disk / "live.txt").read_text().splitlines()]
+    script = recreation(disk / "data", disk / "logdir")
+    with running(libs, tmp_path / "second", "bmV3LWNsdXN0ZXItLS0wMQ", monkeypatch) as second:
+        for _ in range(2):
+            run_script(second, script, given="one\n" * 9)
+        lines = describe(second)
+    print("\n".join(lines))
+    print(live)
+    assert 0

@@ -144,6 +144,18 @@ class MetadataReading(Struct):
     paths: list[str] = field(default_factory=list)
     errors: list[StorageError] = field(default_factory=list)
 
+    @property
+    def source(self) -> str:
+        """Where the image was read, and up to which record."""
+        return f"{self.path} up to offset {self.end_offset - 1}" if self.end_offset else f"{self.path}, which is empty"
+
+    @property
+    def gap(self) -> str | None:
+        """What is unknown, as the end of a sentence; None: nothing is."""
+        if self.is_whole:
+            return None
+        return "NOTHING OF IT IS KNOWN" if not self.end_offset else f"WHAT COMES AFTER OFFSET {self.end_offset - 1} IS UNKNOWN"
+
     def lose(self, damage: UnreadPlace) -> None:
         """Note that something is missing or damaged."""
         self.is_whole = False
