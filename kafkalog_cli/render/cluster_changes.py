@@ -59,7 +59,7 @@ class _ChangeTable(SummaryTable["RowChunk | ChangeBasis"]):
         """Return the lines of the first sentence, with what is unknown."""
         gaps = self._basis.gaps
         style = _ABNORMAL if gaps else "bold"
-        return sentence_texts(closed("; ".join((text, *gaps))), self.width, style)
+        return sentence_texts(closed("; ".join((*gaps, text))), self.width, style)
 
 
 class HistoryTable(_ChangeTable):
@@ -87,7 +87,8 @@ class HistoryTable(_ChangeTable):
             return self.answer(f"NO CHANGE {self._what}is in {log}")
         rows = [*self._rows]
         times = f"{time_cell(self._first_ms)} to {time_cell(rows[-1]['timestamp_ms'])}"
-        text = f"{count_of(self._count, 'CHANGE').upper()} {self._what}in {log}, {times}: {counts_cell(_most(self._events))}"
+        number = count_of(self._count, "CHANGE").upper()
+        text = f"{number} {self._what}in {log}, {times}: {counts_cell(_most(self._events))}"
         left = self._count - len(rows)
         more = [Text(), Text(f"the last {len(rows):,} changes; --output ndjson has all")] if left else []
         columns = SHOWN[clusters.CLUSTER_EVENT.name]

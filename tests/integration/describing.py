@@ -52,21 +52,21 @@ def run_script(broker: Broker, text: str, *, given: str = "") -> str:
     return done.stdout
 
 
-def describe(broker: Broker, *, with_places: bool = False) -> list[str]:
-    """All that the tools say of a cluster, without ids; ACLs and values, which have no order, in one.
+def describe(broker: Broker) -> tuple[list[str], list[str]]:
+    """All that the tools say of a cluster, without ids and placement; and the nodes of each partition's replicas.
 
-    with_places: whether the nodes of each partition's replicas are in it.
+    ACLs and values, which have no order, are sorted.
     """
     text = re.sub(r"TopicId: \S+", "", run_script(broker, f"{TOOL}{_DESCRIBE}"))
-    lines, resource = [], ""
+    lines, places, resource = [], [], ""
     for line in text.splitlines():
         partition, leads, rest = line.partition("Leader: ")
         if leads:
             replicas = rest.partition("Replicas: ")[2].split()[0]
-            lines += [f"{partition.strip()} {replicas}"] if with_places else []
+            places.append(f"{partition.strip()} {replicas}")
         elif line.startswith("Current ACLs for resource"):
             resource = line
         elif line.strip():
             what, _, values = line.partition(" are ")
             lines.append(f"{resource} {what} {sorted(values.split(', '))}")
-    return sorted(lines)
+    return sorted(lines), sorted(places)

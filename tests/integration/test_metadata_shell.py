@@ -1,4 +1,7 @@
-"""Snapshots of real controllers: `kafkalog cluster` has of them what Kafka's own metadata shell shows, value by value."""
+"""Snapshots of real controllers: `kafkalog cluster` has of them what Kafka's own metadata shell shows, value by value.
+
+The shell is `org.apache.kafka.shell.MetadataShell` of 4.3.1; its tree has a file for each value.
+"""
 
 from __future__ import annotations
 
@@ -75,6 +78,20 @@ def shown_by_kafkalog(snapshot: Path) -> dict[str, str]:
 
 
 def _texts(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, str]]:
+    yield from _security(rows)
+    yield from _nodes(rows)
+    for row in rows["cluster_config"]:
+        kind = _CONFIG_TYPES.get(row["resource_type"], row["resource_type"].upper())
+        yield f"configs/{kind}{':' if row['resource'] else ''}{row['resource']}/{row['name']}", row["value"]
+    for row in rows["cluster_feature"]:
+        if row["name"] not in {"metadata.version", "kraft.version"}:
+            yield f"features/finalized_{row['name']}", str(row["level"])
+    (cluster,) = rows["cluster"]
+    yield "producerIds/nextProducerId", str(cluster["next_producer_id"])
+    yield from _topics(rows)
+
+
+def _security(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, str]]:
     for row in rows.get("cluster_acl", ()):
         fields = {
             "resourceType": row["resource_type"],
@@ -91,31 +108,29 @@ def _texts(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, str]]:
         if None not in row["entity"].values():  # the shell does not find the nodes of defaults
             entity = "_".join(f"{names.get(kind, kind)}({name})" for kind, name in sorted(row["entity"].items()))
             yield f"clientQuotas/{entity}/{row['name']}", str(row["value"])
+    for row in rows.get("cluster_user", ()):
+        keys = {"salt": "salt", "storedKey": "stored_key", "serverKey": "server_key"}
+        fields = {name: base64.b64decode(row[key]).hex() for name, key in keys.items()}
+        data = _joined(fields | {"iterations": row["iterations"]})
+        yield f"scram/{row['mechanism']}/{row['user']}", f"ScramCredentialData({data})"
+
+
+def _nodes(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, str]]:
     for row in rows["cluster_broker"]:
         fields = {"id": row["node_id"], "epoch": row["epoch"], **_node(row)}
         fields["rack"] = "Optional.empty" if row["rack"] is None else f"Optional[{row['rack']}]"
         fields |= {"fenced": row["is_fenced"], "inControlledShutdown": row["in_controlled_shutdown"]}
         fields |= {"isMigratingZkBroker": False, "directories": row["log_dirs"]}
-        fields["cordonedDirectories"] = row["cordoned_log_dirs"] or []
+        fields["cordonedDirectories"] = "null" if row["cordoned_log_dirs"] is None else row["cordoned_log_dirs"]
         yield f"cluster/brokers/{row['node_id']}", f"BrokerRegistration({_joined(fields)})"
     for row in rows["cluster_controller"]:
         if row["features"]:
             known = _node(row)
             fields = {"id": row["node_id"], "incarnationId": known.pop("incarnationId"), "zkMigrationReady": False}
             yield f"cluster/controllers/{row['node_id']}", f"ControllerRegistration({_joined(fields | known)})"
-    for row in rows["cluster_config"]:
-        kind = _CONFIG_TYPES.get(row["resource_type"], row["resource_type"].upper())
-        yield f"configs/{kind}{':' if row['resource'] else ''}{row['resource']}/{row['name']}", row["value"]
-    for row in rows["cluster_feature"]:
-        if row["name"] not in {"metadata.version", "kraft.version"}:
-            yield f"features/finalized_{row['name']}", str(row["level"])
-    (cluster,) = rows["cluster"]
-    yield "producerIds/nextProducerId", str(cluster["next_producer_id"])
-    for row in rows.get("cluster_user", ()):
-        keys = {"salt": "salt", "storedKey": "stored_key", "serverKey": "server_key"}
-        fields = {name: base64.b64decode(row[key]).hex() for name, key in keys.items()}
-        data = _joined(fields | {"iterations": row["iterations"]})
-        yield f"scram/{row['mechanism']}/{row['user']}", f"ScramCredentialData({data})"
+
+
+def _topics(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, str]]:
     for row in rows["cluster_topic"]:
         for place in (f"topics/byId/{row['topic_id']}", f"topics/byName/{row['topic']}"):
             yield f"{place}/id", row["topic_id"]

@@ -63,9 +63,7 @@ _SET_TOPIC_ID: Final = "sed -i.before '/^topic_id:/s/:.*/: {}/' {{file}}"
 _METADATA_LINES: Final = 2  # version and topic_id, in this order (PartitionMetadataFile)
 
 
-def read_assignments(
-    path: str, *, damaged: bool = False, named: NamedDirs | None = None
-) -> MetadataReading | None:
+def read_assignments(path: str, *, damaged: bool = False, named: NamedDirs | None = None) -> MetadataReading | None:
     """Read the directory of a metadata log; None where it is damaged or cannot be read.
 
     Args:

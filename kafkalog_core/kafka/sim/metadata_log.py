@@ -150,14 +150,17 @@ class MetadataReading(Struct):
     @property
     def source(self) -> str:
         """Where the image was read, and up to which record."""
-        return f"{self.path} up to offset {self.end_offset - 1}" if self.end_offset else f"{self.path}, which is empty"
+        if self.end_offset:
+            return f"{self.path} up to offset {self.end_offset - 1}"
+        return f"{self.path}, {'which is empty' if self.is_whole else 'of which nothing can be read'}"
 
     @property
     def gap(self) -> str | None:
-        """What is unknown, as the end of a sentence; None: nothing is."""
+        """What is unknown, as a clause that names the log; None: nothing is."""
         if self.is_whole:
             return None
-        return "NOTHING OF IT IS KNOWN" if not self.end_offset else f"WHAT COMES AFTER OFFSET {self.end_offset - 1} IS UNKNOWN"
+        what = f"WHAT COMES AFTER OFFSET {self.end_offset - 1} IS" if self.end_offset else "EVERYTHING IS"
+        return f"{what} UNKNOWN IN {self.path}"
 
     def lose(self, damage: UnreadPlace) -> None:
         """Note that something is missing or damaged."""

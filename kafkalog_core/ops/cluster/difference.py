@@ -87,7 +87,7 @@ def cluster_differences(
         reading, _ = read_newest(disks, request.until)
         images.append(reading.image)
         between.append(reading.source)
-        gaps += [] if reading.gap is None else [f"{reading.gap} IN {reading.path}"]
+        gaps += [] if reading.gap is None else [reading.gap]
         notes += unread_files(disks)
         count_read(report, reading)
         findings += unread_findings(reading)

@@ -34,9 +34,7 @@ _AT_ONCE: Final = 1000
 _ACL_FIELDS: Final = tuple(AclEntry.__struct_fields__)
 
 
-def cluster_events(
-    request: ClusterRequest, report: Report, write: Callable[[RowChunk | ChangeBasis], None]
-) -> None:
+def cluster_events(request: ClusterRequest, report: Report, write: Callable[[RowChunk | ChangeBasis], None]) -> None:
     """Write a row for each change, and a finding for each place that could not be read.
 
     The history begins with the oldest snapshot that the log continues, or with the log. Raises SelectionError.
@@ -82,6 +80,8 @@ def _log_of(disks: ClusterDisks) -> str:
 
 def _basis(reading: MetadataReading, disks: ClusterDisks) -> ChangeBasis:
     begin = reading.base_offset if reading.snapshot is not None else reading.start_offset
+    if reading.gap is not None and not reading.end_offset:
+        begin = None
     log = reading.path if begin is None else f"{reading.path} from offset {begin} to offset {reading.end_offset - 1}"
     notes = [f"The log on this disk begins at offset {begin}: what was changed before is not in it."] if begin else []
     return ChangeBasis(

@@ -56,7 +56,8 @@ def plan_quorum(request: PlanRequest, stage: Stage, progress: Progress) -> PlanR
     """Plan `kafkalog quorum` for one metadata log: stage the changes and return the report.
 
     Options: `action`, one of `ACTIONS`; `disks`, the directories of all metadata logs that were named; `addresses`,
-    host and port by the id of a node and the name of its listener (empty: the only one); `at`, the offset of a cut; `kafka` (of a SettingsRequest).
+    host and port by the id of a node and the name of its listener (empty: the only one); `at`, the offset of a cut;
+    `kafka` (of a SettingsRequest).
 
     Raises RefusedError where the action is not possible, StorageError if a disk cannot be read.
     """

@@ -224,7 +224,9 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
         own = target.log_dir.path
         dirs = self.related_dirs
         together = frozenset(each.path for each in dirs)
-        owners = target.named_dirs.once(("owners", together), lambda: DirectoryOwners((each.path for each in dirs), target.named_dirs))
+        owners = target.named_dirs.once(
+            ("owners", together), lambda: DirectoryOwners((each.path for each in dirs), target.named_dirs)
+        )
         found = {own: self.other_node or owners.other_node(own)}
         assignments = owners.assignments(owners.of_same_node(own), kafka=self.request.kafka)
         if assignments is not None and found[own] is None:
