@@ -154,7 +154,7 @@ def change_rows(
     while part := tuple(islice(rows, _AT_ONCE)):
         is_empty = is_empty and all(row["change"] == "missing" for row in part)
         yield RowsFound(tables.ZNODE_CHANGE, part)
-    if is_empty and not findings:  # else what cannot be read may have one
+    if is_empty and not any(each.severity == "error" for each in findings):  # what cannot be read may have one
         raise SelectionError(
             f"no file has a change of {path} or of a node below it: --tree shows the nodes that are there"
         )

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from tests.cli.test_rights import as_nobody, open_to_others
+from tests.support.rights import as_nobody, open_to_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
