@@ -9,22 +9,23 @@ import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.running import early_end, watched, write_results
+from kafkalog_cli.commands.zookeeper import HEX, parse_zxid
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import option_type, resolve_readable
 from kafkalog_cli.render.progress import end_progress
-from kafkalog_cli.render.writers import CLUSTERS, RowSettings, open_results, open_writer
+from kafkalog_cli.render.writers import CLUSTER_DIFFERENCES, CLUSTER_EVENTS, CLUSTERS, open_results
 from kafkalog_core.command_lines import shell_line
 from kafkalog_core.engine import quantities
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.selection import Selection
 from kafkalog_core.kafka.sim.metadata_log import EVERYTHING, Until
 from kafkalog_core.kafka.sim.zookeeper.data_dir import is_data_dir
+from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid
 from kafkalog_core.ops.cluster.cluster import cluster
 from kafkalog_core.ops.cluster.difference import cluster_differences
 from kafkalog_core.ops.cluster.history import cluster_events
 from kafkalog_core.ops.cluster.recreate import Form, Recreation
 from kafkalog_core.ops.cluster.request import ClusterRequest
-from kafkalog_core.output import clusters, tables
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
@@ -49,8 +50,10 @@ _TIME_DIGITS: Final = 12
 
 
 @option_type
-def _parse_moment(text: str) -> Until:
-    """Return a time, or the offset of the last record."""
+def _parse_moment(text: str) -> Until | UntilZxid:
+    """Return a time, the offset of the last record, or a zxid, which begins with 0x."""
+    if text.lower().startswith(HEX):
+        return parse_zxid(text)
     if text.isascii() and text.isdigit() and len(text) < _TIME_DIGITS:
         return Until(offset=int(text))
     return Until(time_ms=quantities.parse_time_ms(text))
@@ -91,17 +94,17 @@ def _parse_moment(text: str) -> Until:
 @click.option(
     "--at",
     type=_parse_moment,
-    metavar="TIME|OFFSET",
+    metavar="TIME|OFFSET|ZXID",
     help=(
         "As it was at a time (ISO 8601, UTC unless a zone is given, or milliseconds since 1970, 12 digits and more), "
-        "or after the record at this offset of the metadata log."
+        "after the record at this offset of the metadata log, or after this transaction of ZooKeeper (0x200000045)."
     ),
 )
 @click.option("--history", "is_history", is_flag=True, help="Show each change, from the start of the log on.")
 @click.option(
     "--diff",
     "other",
-    metavar="PATH|TIME|OFFSET",
+    metavar="PATH|TIME|OFFSET|ZXID",
     help="Show what changed from that disk, or from that moment of this log, to the image of PATH.",
 )
 @click.option(
@@ -143,10 +146,10 @@ def cluster_command(paths: tuple[str, ...], output: str, other: str | None, *, i
         zookeeper_dirs=zookeeper_dirs,
         topics=given["topics"],
         brokers=frozenset(given["brokers"]),
-        until=given["at"] or EVERYTHING,
         shows_secrets=given["shows_secrets"],
         has_partitions=output != "table" or bool(given["topics"]),
     )
+    asked = _at(asked, given["at"] or EVERYTHING)
     if given["form"] is not None:
         return _recreation(asked, given["form"], with_assignments=given["with_assignments"])
     if is_history:
@@ -202,13 +205,20 @@ def _other(text: str, asked: ClusterRequest, report: Report) -> ClusterRequest:
     """Return the request of the image that is compared with: another disk, or another moment of the same."""
     if "/" not in text:
         with suppress(click.BadParameter):  # else it is a path, and the error is that of a path
-            return replace(asked, until=_parse_moment(text))
+            return _at(asked, _parse_moment(text))
     zookeeper_dirs, targets = _resolved((text,), report)
-    return replace(asked, targets=targets, zookeeper_dirs=zookeeper_dirs, until=EVERYTHING)
+    return _at(replace(asked, targets=targets, zookeeper_dirs=zookeeper_dirs), EVERYTHING)
+
+
+def _at(asked: ClusterRequest, moment: Until | UntilZxid) -> ClusterRequest:
+    """Return a request for the same at a moment."""
+    if isinstance(moment, UntilZxid):
+        return replace(asked, until=EVERYTHING, zxid=moment.zxid)
+    return replace(asked, until=moment, zxid=None)
 
 
 def _history(request: ClusterRequest, output: str, report: Report) -> int:
-    writer = open_writer(output, RowSettings(tables=(clusters.CLUSTER_EVENT, tables.FINDING)))
+    writer = open_results(CLUSTER_EVENTS, output, bool(request.topics or request.brokers))
     with watched(), early_end(writer, report):
         cluster_events(request, report, writer.write)
         end_progress()
@@ -217,10 +227,6 @@ def _history(request: ClusterRequest, output: str, report: Report) -> int:
 
 
 def _difference(first: ClusterRequest, second: ClusterRequest, output: str, report: Report) -> int:
-    writer = open_writer(output, RowSettings(tables=(clusters.CLUSTER_DIFFERENCE, tables.FINDING)))
-    with watched(), early_end(writer, report):
-        for chunk in cluster_differences(first, second, report):
-            writer.write(chunk)
-        end_progress()
-        writer.finish(report.summary_row())
-    return int(report.exit_status)
+    writer = open_results(CLUSTER_DIFFERENCES, output, bool(second.topics))
+    with watched():
+        return write_results(writer, cluster_differences(first, second, report), report)

@@ -47,9 +47,12 @@ _MAX_NODE_ID: Final = 2**31 - 1
 @click.option(
     "--address",
     "addresses",
-    metavar="ID=HOST:PORT",
+    metavar="ID[/LISTENER]=HOST:PORT",
     multiple=True,
-    help="With change-address: the new address of a voter's controller listener. Repeatable.",
+    help=(
+        "With change-address: the new address of a voter's controller listener, which is named if the voter has "
+        "several. Repeatable."
+    ),
 )
 @kafka_options
 @repair_options
@@ -76,7 +79,7 @@ def quorum_command(
             "cut and --at OFFSET belong together: cut --at 4711 removes offset 4711 and all after it"
         )
     if action == _ADDRESS and not addresses:
-        raise click.UsageError("change-address needs --address ID=HOST:PORT")
+        raise click.UsageError("change-address needs --address ID[/LISTENER]=HOST:PORT")
     if addresses and action in {_CUT, _SURVIVORS}:
         raise click.UsageError("--address is for change-address and force-standalone")
     disks = sorted({_metadata_dir(path) for path in paths})
@@ -106,15 +109,22 @@ def _metadata_dir(path: str) -> str:
     return directory
 
 
-def _addresses(texts: Iterable[str]) -> dict[str, list[str | int]]:
-    """Return host and port by node id. Raises BadParameter."""
-    found: dict[str, list[str | int]] = {}
+def _addresses(texts: Iterable[str]) -> dict[str, dict[str, list[str | int]]]:
+    """Return host and port by node id and by the name of the listener. Raises BadParameter."""
+    found: dict[str, dict[str, list[str | int]]] = {}
     for text in texts:
-        node, equals, address = text.partition("=")
-        if not equals or not node.isdecimal() or int(node) > _MAX_NODE_ID:
-            raise click.BadParameter(f"{text!r} is not ID=HOST:PORT, such as 1=kafka-1:9093")
+        place, equals, address = text.partition("=")
+        node, slash, listener = place.partition("/")
+        if not equals or not node.isdecimal() or int(node) > _MAX_NODE_ID or bool(slash) != bool(listener):
+            raise click.BadParameter(
+                f"{text!r} is not ID=HOST:PORT, such as 1=kafka-1:9093, or ID/LISTENER=HOST:PORT, such as "
+                "1/CONTROLLER=kafka-1:9093"
+            )
         host, port = parse_endpoint(address)
         if not host or not port:
             raise click.BadParameter(f"{text!r} has no host or no port")
-        found[str(int(node))] = [host, port]
+        known = found.setdefault(str(int(node)), {})
+        if listener in known:
+            raise click.BadParameter(f"{place} is named twice with --address: leave one out")
+        known[listener] = [host, port]
     return found

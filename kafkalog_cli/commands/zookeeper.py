@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.progress import Progress
 
-__all__ = ["zookeeper_command"]
+__all__ = ["HEX", "parse_zxid", "zookeeper_command"]
 
 EXAMPLES: Final = (
     Example("kafkalog zookeeper /var/lib/zookeeper", "What did the cluster look like?"),
@@ -46,17 +46,23 @@ EXAMPLES: Final = (
     ),
     Example("kafkalog zookeeper --rebalance billing /var/lib/zookeeper", "Which partition of a group has no owner?"),
 )
-_HEX: Final = "0x"
+HEX: Final = "0x"
+"""The beginning of a zxid."""
+
+
+def parse_zxid(text: str) -> UntilZxid:
+    """Return the moment after a transaction. Raises BadParameter."""
+    try:
+        return UntilZxid(zxid=int(text, 16))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a zxid, such as 0x200000045") from None
 
 
 @option_type
 def _parse_moment(text: str) -> UntilZxid:
     """Return a zxid, which begins with 0x, or a time."""
-    if text.lower().startswith(_HEX):
-        try:
-            return UntilZxid(zxid=int(text, 16))
-        except ValueError:
-            raise click.BadParameter(f"{text!r} is not a zxid, such as 0x200000045") from None
+    if text.lower().startswith(HEX):
+        return parse_zxid(text)
     return UntilZxid(time_ms=quantities.parse_time_ms(text))
 
 

@@ -18,12 +18,12 @@ from kafkalog_cli.render.grid import (
 from kafkalog_cli.render.summary import SummaryTable, closed, sentence_texts
 from kafkalog_core.command_lines import shell_line
 from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
 from kafkalog_core.text import count_of, first_of, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog_core.kafka.sim.metadata_log import Until
     from kafkalog_core.ops.cluster.request import ClusterFound, ClusterRequest, Row
 
 __all__ = ["ClusterTable"]
@@ -194,7 +194,7 @@ class ClusterTable(SummaryTable["ClusterFound"]):
         self._request = request
         # What was read: a path that names nothing would be refused again in the next command.
         paths = dict.fromkeys((*request.zookeeper_dirs, *(each.path for each in request.targets)))
-        self._words = [*_moment_words(request.until), *paths]
+        self._words = [*_moment_words(request), *paths]
         self._found: ClusterFound | None = None
 
     def write(self, found: ClusterFound) -> None:
@@ -296,8 +296,11 @@ class ClusterTable(SummaryTable["ClusterFound"]):
         return [Text(), Text(f"the partitions and settings of one topic: {line}", "bold")]
 
 
-def _moment_words(until: Until) -> list[str]:
+def _moment_words(request: ClusterRequest) -> list[str]:
     """Return the option that asks for a moment again; empty: it is the end of the log."""
+    until = request.until
+    if request.zxid is not None:
+        return ["--at", zxid_text(request.zxid)]
     if until.offset != MAX_INT64:
         return ["--at", str(until.offset)]
     return [] if until.time_ms == MAX_INT64 else ["--at", moment(until.time_ms)]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog_cli.render.columns import Transactions
-    from kafkalog_core.ops.cluster.request import ClusterFound
+    from kafkalog_core.ops.cluster.request import ChangeBasis, ClusterFound
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.dump.parallel import ChunkWriter
     from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
@@ -44,11 +44,13 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.usage.usage import DirUsage
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.ops.zookeeper.request import RowsFound, ZookeeperBasis, ZookeeperFound
-    from kafkalog_core.output.chunk import BytesMode, Chunk
+    from kafkalog_core.output.chunk import BytesMode, Chunk, RowChunk
     from kafkalog_core.output.tables import Table
 
 __all__ = [
     "CLUSTERS",
+    "CLUSTER_DIFFERENCES",
+    "CLUSTER_EVENTS",
     "COMPACTIONS",
     "COMPATS",
     "EXPORTS",
@@ -409,6 +411,16 @@ CLUSTERS: Final[ResultKind[ClusterFound]] = ResultKind(
     ),
     rows_of=f"{_OPS}.cluster.request:ClusterFound.chunks",
     for_people={"table": f"{_RENDER}.cluster_table:ClusterTable"},
+)
+CLUSTER_EVENTS: Final[ResultKind[RowChunk | ChangeBasis]] = ResultKind(
+    tables=(clusters.CLUSTER_EVENT, tables.FINDING),
+    rows_of=f"{_OPS}.cluster.request:chunks_of_changes",
+    for_people={"table": f"{_RENDER}.cluster_changes:HistoryTable"},
+)
+CLUSTER_DIFFERENCES: Final[ResultKind[RowChunk | ChangeBasis]] = ResultKind(
+    tables=(clusters.CLUSTER_DIFFERENCE, tables.FINDING),
+    rows_of=f"{_OPS}.cluster.request:chunks_of_changes",
+    for_people={"table": f"{_RENDER}.cluster_changes:DifferenceTable"},
 )
 ZOOKEEPERS: Final[ResultKind[RowsFound | ZookeeperFound | ZookeeperBasis]] = ResultKind(
     tables=(

@@ -365,7 +365,7 @@ def _facts(state: KafkaState) -> list[str]:
 def _settings(values: Mapping[str, str]) -> str:
     from kafkalog_core.ops.zookeeper.nodes import hidden  # noqa: PLC0415 -- only where there are settings
 
-    return ", ".join(f"{name}={hidden(value)}" for name, value in values.items())
+    return ", ".join(f"{name}={value}" for name, value in hidden(values).items())
 
 
 def _topic_row(name: str, topic: TopicNodes, alive: Any) -> Row:

@@ -25,6 +25,7 @@ class NamedDirs:
     def __init__(self, paths: Iterable[str] = ()) -> None:
         self.paths = tuple(dict.fromkeys(paths))
         self._kept: dict[Hashable, Any] = {}
+        self._latest: dict[str, tuple[Hashable, Any]] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamedDirs) and self.paths == other.paths
@@ -41,3 +42,11 @@ class NamedDirs:
         if key not in self._kept:
             self._kept[key] = make()
         return cast("T", self._kept[key])
+
+    def latest(self, kind: str, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the value of a key, which is kept until another key of this kind is asked for: it may be large."""
+        kept = self._latest.get(kind)
+        if kept is None or kept[0] != key:
+            self._latest.pop(kind, None)  # before the next one is in memory too
+            self._latest[kind] = kept = key, make()
+        return cast("T", kept[1])

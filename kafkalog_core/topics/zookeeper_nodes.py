@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from kafkalog_core.structs import Struct
+from kafkalog_core.topics.cluster_names import is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,6 +28,8 @@ _SCRAM_SECRETS: Final = re.compile(rb"\b(salt=|stored_key=|server_key=)[A-Za-z0-
 """ScramCredentialUtils.credentialToString."""
 _PASSWORD_SECRETS: Final = re.compile(rb"\b(salt:|encryptedPassword:|initializationVector:|passwordLength:)[^,\"\s]+")
 """EncryptingPasswordEncoder.encode: what the key of password.encoder.secret turns into the password."""
+_SETTINGS: Final = re.compile(rb'("((?:[^"\\]|\\.)*)"\s*:\s*)"(?:[^"\\]|\\.)*"')
+"""A member of a JSON object whose value is a text, as ConfigEntityZNode.encode writes settings."""
 _SCRAM: Final = re.compile(r"(salt|stored_key|server_key|iterations)=([^,]*)")
 _SCRAM_NAMES: Final = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 _WILDCARD_07: Final = re.compile(r"([*!])(\d+)\1(.*)\1", re.DOTALL)
@@ -58,12 +61,20 @@ def chroots(paths: Iterable[str]) -> list[str]:
 
 
 def hide_secrets(data: bytes) -> bytes:
-    """Return the data of a node without the keys of SCRAM users and without encrypted passwords."""
-    if b"salt" not in data:
-        return data  # both kinds have one, and trees have millions of nodes
-    shown = _SCRAM_SECRETS.sub(rb"\1" + HIDDEN, data)
+    """Return the data of a node without the keys of SCRAM users, encrypted passwords, and settings that are secrets."""
+    # Trees have millions of nodes: what these have in common is searched first.
+    shown = _SETTINGS.sub(_hide_value, data) if b'"config"' in data else data
+    if b"salt" not in shown:
+        return shown
+    shown = _SCRAM_SECRETS.sub(rb"\1" + HIDDEN, shown)
     # A value of its own kind has all of these; other data may well have a salt.
     return _PASSWORD_SECRETS.sub(rb"\1" + HIDDEN, shown) if b"encryptedPassword:" in shown else shown
+
+
+def _hide_value(match: re.Match[bytes]) -> bytes:
+    """Return a setting in JSON, without its value if its name speaks of a secret and the value is in clear text."""
+    is_clear = b"encryptedPassword:" not in match[0]
+    return match[1] + b'"' + HIDDEN + b'"' if is_clear and is_secret(match[2].decode("utf-8", "replace")) else match[0]
 
 
 def read_node(path: str, data: bytes | None) -> KafkaNode | None:

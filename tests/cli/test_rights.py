@@ -11,7 +11,6 @@ import shlex
 import shutil
 import stat
 import tarfile
-import tempfile
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +21,7 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from tests.support.every_command import commands
 from tests.support.refusing import commands_of
+from tests.support.rights import IS_ROOT, NOBODY, as_nobody, open_to_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 OWNER: Final = 12345
-NOBODY: Final = 65534
-IS_ROOT: Final = hasattr(os, "geteuid") and os.geteuid() == 0
 PLANS = (
     ("truncate", "--at-damage"),
     ("truncate", "--as-broker"),
@@ -42,29 +40,6 @@ PLANS = (
     ("roll",),
 )
 Said = set[tuple[str, str, str]]
-
-
-@contextmanager
-def open_to_others() -> Iterator[Path]:
-    """A directory that another user may enter: pytest's own may not be entered by others."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Be another user than the owner of the files, where this user is root and may read everything."""
-    if not IS_ROOT:
-        yield
-        return
-    os.setegid(NOBODY)
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
 
 
 def give_away(root: Path) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import signal
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
@@ -259,6 +260,20 @@ def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path)
         wait_for(lambda: set(_own(described(other))["topics"]) == expected, "the other node did not join")  # type: ignore[call-overload]
         assert held
         assert {path.name for path in other.log_dir.glob("[a-e]-?")} == held
+        _add_controller(other, leader)
+        wait_for(lambda: _voters_of(leader) == {number, other.number}, "the other node is not a voter again")
+
+
+def _add_controller(other: QuorumNode, leader: QuorumNode) -> None:
+    """Make a node a voter again, with the tool that the docs name."""
+    words = ["--bootstrap-controller", leader.places.controllers[leader.number], "--command-config", str(other.config)]
+    command = [*other.java_command, "org.apache.kafka.tools.MetadataQuorumCommand", *words, "add-controller"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _voters_of(node: QuorumNode) -> set[int]:
+    return {voter.voter_id for voter in read_quorum_disk(str(node.metadata_dir)).reading.image.voters}
 
 
 def _append_uncommitted(nodes: dict[int, QuorumNode]) -> int:

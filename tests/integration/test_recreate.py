@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -14,54 +12,38 @@ from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.ops.cluster.recreate_shell import recreate_shell
 from tests.integration import broker as brokers
 from tests.integration.broker import Broker
+from tests.integration.describing import SETTING_UP, TOOL, describe, run_script
+from tests.integration.quorums import cluster, start_all
+from tests.integration.records import KAFKALOG
+from tests.support.znodes import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.integration.quorums import QuorumNode
+
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-_TOOLS: Final = "org.apache.kafka.tools."
-PROGRAMS: Final = {
-    "kafka-topics.sh": f"{_TOOLS}TopicCommand",
-    "kafka-acls.sh": f"{_TOOLS}AclCommand",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-}
-SECONDS: Final = 300
-FIRST: Final = """
-create() { tool kafka-topics.sh --create --replication-factor 1 "$@"; }
-configs() { tool kafka-configs.sh --alter "$@"; }
-users() { configs --entity-type users "$@"; }
-acls() { tool kafka-acls.sh --add "$@"; }
-create --topic orders --partitions 3 --config retention.ms=86400000
-create --topic Old_Ones --partitions 1 --config cleanup.policy=compact,delete
-create --topic plain --partitions 2
-configs --entity-type brokers --entity-default --add-config log.cleaner.threads=2
-configs --entity-type brokers --entity-name 1 --add-config log.cleaner.backoff.ms=20000
-configs --entity-type groups --entity-name g --add-config consumer.session.timeout.ms=50000
-configs --entity-type client-metrics --entity-name m --add-config 'metrics=[org.apache.kafka.a,b]'
-users --entity-name ann --add-config 'SCRAM-SHA-512=[iterations=8192,password=x]'
-users --entity-name ann --add-config 'SCRAM-SHA-256=[iterations=4096,password=y]'
-users --entity-name 'b o$b' --add-config 'SCRAM-SHA-256=[password=z]'
-users --entity-name ann --add-config 'producer_byte_rate=1024,request_percentage=12.5'
-users --entity-default --entity-type clients --entity-name c --add-config consumer_byte_rate=99
-configs --entity-type clients --entity-default --add-config producer_byte_rate=77
-configs --entity-type ips --entity-name 10.0.0.1 --add-config connection_creation_rate=5
-acls --allow-principal User:ann --operation Read --operation Write --topic orders
-acls --deny-principal User:ann --deny-host 10.0.0.1 --operation Describe --topic old --resource-pattern-type prefixed
-acls --allow-principal 'User:*' --operation All --group '*'
-acls --allow-principal User:CN=tls --operation IdempotentWrite --cluster
-acls --allow-principal User:ann --operation TwoPhaseCommit --operation Write --transactional-id 'tx 1'
+THREE: Final = """
+create --topic two --partitions 5 --replication-factor 2 --config min.insync.replicas=2
+create --topic three --partitions 4 --replication-factor 3 --config 'retention.ms=-1' --config compression.type=zstd
+create --topic odd.Name_-1 --partitions 1 --replication-factor 3
+create --topic placed --replica-assignment 3:1,2:3,1:2
+create --topic __consumer_offsets --partitions 6 --replication-factor 3 --config cleanup.policy=compact
+tool kafka-topics.sh --alter --topic two --partitions 7
+configs --entity-type topics --entity-name three --add-config 'leader.replication.throttled.replicas=[0:1,1:2]'
+configs --entity-type brokers --entity-name 2 --add-config leader.replication.throttled.rate=1000000
+configs --entity-type brokers --entity-name 3 --add-config 'log.retention.ms=86400000,num.io.threads=4'
+configs --entity-type topics --entity-name placed --add-config retention.bytes=1000000
+configs --entity-type topics --entity-name placed --delete-config retention.bytes
+users --entity-name gone --add-config 'SCRAM-SHA-256=[password=x]'
+users --entity-name gone --delete-config SCRAM-SHA-256
+users --entity-name ann --entity-type clients --entity-name c --add-config consumer_byte_rate=1e7
+acls --allow-principal User:three --producer --topic three
+acls --allow-principal User:three --consumer --topic three --group g
 """
-DESCRIBE: Final = """
-tool kafka-topics.sh --describe
-for kind in users clients ips brokers groups client-metrics; do
-    tool kafka-configs.sh --describe --entity-type $kind || true
-done
-tool kafka-configs.sh --describe --entity-type users --entity-type clients
-tool kafka-acls.sh --list
-"""
-TOOL: Final = 'set -u\nserver=$1\ntool() { program=$1; shift; "$program" --bootstrap-server "$server" "$@"; }\n'
+"""Of three brokers, after the same as of one."""
 
 
 class Guarded(Broker):
@@ -71,38 +53,6 @@ class Guarded(Broker):
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-
-    def script(self, text: str, *, given: str = "") -> str:
-        """Run a script with Kafka's tools in its PATH; what it prints."""
-        bin_dir = self.work_dir / "bin"
-        bin_dir.mkdir(exist_ok=True)
-        java = " ".join(f"'{word}'" for word in self.java_command)
-        for name, program in PROGRAMS.items():
-            (bin_dir / name).write_text(f'#!/bin/sh\nexec {java} {program} "$@"\n')
-            (bin_dir / name).chmod(0o755)
-        done = subprocess.run(
-            ["bash", "-c", text, "recreate", self.bootstrap],
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-            env=os.environ | {"PATH": f"{bin_dir}:{os.environ['PATH']}"},
-        )
-        assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-        return done.stdout
-
-    def describe(self) -> list[str]:
-        """All that the tools say of it, without ids and placement; ACLs and values, which have no order, in one."""
-        text = re.sub(r"TopicId: \S+", "", self.script(f"{TOOL}{DESCRIBE}"))
-        lines, resource = [], ""
-        for line in text.splitlines():
-            if line.startswith("Current ACLs for resource"):
-                resource = line
-            elif line.strip() and "Leader: " not in line:
-                what, _, values = line.partition(" are ")
-                lines.append(f"{resource} {what} {sorted(values.split(', '))}")
-        return sorted(lines)
 
 
 @contextmanager
@@ -121,15 +71,76 @@ def running(libs: Path, place: Path, cluster_id: str, monkeypatch: pytest.Monkey
 def test_a_fresh_cluster_becomes_the_same(libs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics, settings, ACLs, quotas; users by name, mechanism and iterations."""
     with running(libs, tmp_path / "first", "b2xkLWNsdXN0ZXItLS0wMQ", monkeypatch) as first:
-        first.script(f"{TOOL}set -e{FIRST}")
-        wanted = first.describe()
+        run_script(first, f"{TOOL}set -e{SETTING_UP}")
+        wanted, _ = describe(first)
     reading = read_image(str(first.log_dir / "__cluster_metadata-0"))
     assert reading.is_whole
     script = "".join(recreate_shell(reading.image, [], source=reading.path))
     with running(libs, tmp_path / "second", "bmV3LWNsdXN0ZXItLS0wMQ", monkeypatch) as second:
-        second.script(script, given="one\ntwo\nthree\n")
-        assert second.describe() == wanted
-        second.script(script, given="one\ntwo\nthree\n")  # once more: nothing fails, and nothing is different
-        assert second.describe() == wanted
+        run_script(second, script, given="one\ntwo\nthree\n")
+        assert describe(second)[0] == wanted
+        run_script(second, script, given="one\ntwo\nthree\n")  # once more: nothing fails, and nothing is different
+        assert describe(second)[0] == wanted
     assert len(wanted) > 20
     assert any("SCRAM-SHA-512=iterations=8192" in line for line in wanted)
+
+
+@contextmanager
+def three(libs: Path, place: Path, cluster_id: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, QuorumNode]]:
+    """Three brokers that are the controllers too; they are killed at the end: not all of them can stop cleanly."""
+    monkeypatch.setattr(brokers, "_CLUSTER_ID", cluster_id)
+    with cluster(libs, place) as nodes:
+        for node in nodes.values():
+            node.configure({"broker.session.timeout.ms": "60000"})  # nobody is killed here, and the machine may be busy
+        start_all(nodes)
+        yield nodes
+
+
+def recreation(*words: object) -> str:
+    """What the command prints."""
+    command = [*KAFKALOG, "cluster", "--recreate", "shell", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_three_brokers(libs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several replication factors, more partitions, throttles; and each replica on its node where that is asked for."""
+    with three(libs, tmp_path / "first", "b2xkLWNsdXN0ZXItLS0wMQ", monkeypatch) as first:
+        run_script(first[1], f"{TOOL}set -e{SETTING_UP}{THREE}")
+        wanted, placed = describe(first[2])
+    dirs = [node.log_dir for node in first.values()]
+    with three(libs, tmp_path / "second", "bmV3LWNsdXN0ZXItLS0wMQ", monkeypatch) as second:
+        run_script(second[3], recreation(*dirs), given="one\ntwo\nthree\n")
+        assert describe(second[2])[0] == wanted
+        run_script(second[1], f"{TOOL}set -e\ntool kafka-topics.sh --delete --topic '.*'")
+        topics, settings, _ = recreation("--assignments", *dirs).partition("\n# --- settings")
+        assert settings
+        run_script(second[1], topics)
+        assert describe(second[2]) == (wanted, placed)
+    assert len(placed) == 3 + 1 + 2 + 7 + 4 + 1 + 3 + 6
+
+
+def test_a_cluster_with_zookeeper(libs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the Admin client of 3.9.2 described just before the servers were killed (`live.txt`), in KRaft."""
+    disk = unpacked("kafka-3.9.2", tmp_path)
+    live = [line.split("\t") for line in (disk / "live.txt").read_text().splitlines()]
+    script = recreation(disk / "data", disk / "logdir")
+    with running(libs, tmp_path / "second", "bmV3LWNsdXN0ZXItLS0wMQ", monkeypatch) as second:
+        run_script(second, script, given="one\n" * 9)
+        lines, places = describe(second)
+    assert [place.split()[1:4:2] for place in places] == [line[1:4:2] for line in live if line[0] == "partition"]
+    text = "\n".join(lines)
+    for kind, *fields in live:
+        if kind == "acl":
+            of, pattern, name, principal, permission, operation, host = fields
+            resource = f"ResourcePattern(resourceType={of}, name={name}, patternType={pattern})"
+            entry = f"(principal={principal}, host={host}, operation={operation}, permissionType={permission})"
+            assert any(resource in line and entry in line for line in lines), fields
+        elif kind == "user":
+            (line,) = (line for line in lines if f"SCRAM credential configs for user-principal '{fields[0]}'" in line)
+            assert f"'{fields[1]}=iterations={fields[2]}'" in line
+        elif kind == "quota":
+            assert f"['{fields[1][1:-1]}']" in text
+        elif kind == "config":
+            (line,) = (line for line in lines if f"Topic: {fields[1]}\t" in line)
+            assert f"{fields[2]}={fields[3]}" in line
+    assert len([line for line in lines if "principal=" in line]) == len([line for line in live if line[0] == "acl"])

@@ -38,6 +38,7 @@ TOPICS: Final = {
 METADATA: Final = "__cluster_metadata-0"
 ROUNDS: Final = 4
 SENT: Final = 50
+FETCHES: Final = 20
 SECONDS: Final = 60
 _TOOLS: Final = "org.apache.kafka.tools."
 
@@ -271,7 +272,9 @@ def test_old_disks_with_new_ids_alone(disks: tuple[list[Replicated], list[Replic
         for node in new:
             node.start()
         wait_in_sync(new[0], topics=["payments", "__transaction_state"])
-        time.sleep(10)  # ten times as long as the others took
+        # acks=all: each answer comes after a fetch of both followers, whose only fetcher asks for all partitions
+        for number in range(FETCHES):
+            send(new[0], "payments", "mark", 2 * number, 1)
         assert max(epochs_of(old[0])) > 4
         (line,) = [line for line in new[0].describe().splitlines() if "Topic: orders\tPartition: 0" in line]
         assert line.partition("Isr: ")[2].split()[0] == "1", line

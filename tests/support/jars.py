@@ -69,6 +69,11 @@ def fetch_frameworks() -> Path:
     return _fetched(f"frameworks-{KAFKA_VERSION}", [*packages, _LOGGING])
 
 
+def fetch_shell() -> Path:
+    """The directory with the jars of the shell that shows snapshots of the metadata log. Raises MissingError."""
+    return _fetched(f"shell-{KAFKA_VERSION}", [_dependency("org.apache.kafka", "kafka-shell", KAFKA_VERSION), _LOGGING])
+
+
 def fetch_spark_source() -> Path:
     """The directory with the jars of Spark's Kafka source. Raises MissingError."""
     package = _dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_SOURCE_VERSION)

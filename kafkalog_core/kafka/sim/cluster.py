@@ -22,7 +22,7 @@ from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import PropertyText, read_properties
-from kafkalog_core.kafka.sim.metadata_log import read_image
+from kafkalog_core.kafka.sim.metadata_log import read_shared_image
 from kafkalog_core.kafka.sim.named_dirs import identity_of, other_node_of_config
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, replace
@@ -31,6 +31,7 @@ from kafkalog_core.text import first_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog_core.engine.named_dirs import NamedDirs
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.logdir.text_files import PropertyText
@@ -62,12 +63,15 @@ _SET_TOPIC_ID: Final = "sed -i.before '/^topic_id:/s/:.*/: {}/' {{file}}"
 _METADATA_LINES: Final = 2  # version and topic_id, in this order (PartitionMetadataFile)
 
 
-def read_assignments(path: str, *, damaged: bool = False) -> MetadataReading | None:
+def read_assignments(path: str, *, damaged: bool = False, named: NamedDirs | None = None) -> MetadataReading | None:
     """Read the directory of a metadata log; None where it is damaged or cannot be read.
 
-    damaged: whether what can be read of a damaged one is asked for, and of a whole one nothing.
+    Args:
+        path: of the directory.
+        damaged: whether what can be read of a damaged one is asked for, and of a whole one nothing.
+        named: what the command reads once; None: it is read again.
     """
-    reading = read_image(path)
+    reading = read_shared_image(path, named)
     return reading if reading.is_whole != damaged else None
 
 
@@ -276,9 +280,11 @@ class DirectoryOwners:
 
     Args:
         log_dirs: paths of log directories, of one or several brokers.
+        named: what the command reads once; None: nothing is kept.
     """
 
-    def __init__(self, log_dirs: Iterable[str]) -> None:
+    def __init__(self, log_dirs: Iterable[str], named: NamedDirs | None = None) -> None:
+        self._named = named
         self._identities = {path: identity_of(path) for path in log_dirs}
         logs = {path: f"{path}/{METADATA_TOPIC}-0" for path in self._identities}
         self._logs = {path: log for path, log in logs.items() if is_directory(log)}
@@ -338,7 +344,7 @@ class DirectoryOwners:
         if cluster is None or node is None or not cluster.image.partition_count:
             return None
         directory_ids = {path: self._identities[path].directory_id for path in group}
-        release = infer_release(os.path.dirname(cluster.path), kafka=kafka).release
+        release = infer_release(os.path.dirname(cluster.path), kafka=kafka, named=self._named).release
         return BrokerAssignments(cluster, int(node), directory_ids, release)
 
     def _registration(self, log_dir: str) -> tuple[int, str] | None:
@@ -352,7 +358,7 @@ class DirectoryOwners:
 
     def _read(self, log: str) -> MetadataReading | None:
         if self._last is None or self._last.path != log:
-            self._last = read_assignments(log)
+            self._last = read_assignments(log, named=self._named)
         return self._last
 
 

@@ -12,7 +12,7 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.rules.setting_table import known_names
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
-from kafkalog_core.kafka.sim.metadata_log import read_image
+from kafkalog_core.kafka.sim.metadata_log import read_shared_image
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, field
@@ -21,6 +21,7 @@ from kafkalog_core.topics.metadata_records import BROKER_RESOURCE, METADATA_VERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kafkalog_core.engine.named_dirs import NamedDirs
     from kafkalog_core.topics.cluster_image import BrokerState, ClusterImage, ControllerState
 
 __all__ = ["ClusterConfigs", "Copies", "OtherCopy", "level_of_node", "read_copies"]
@@ -164,10 +165,15 @@ class Copies(Struct, frozen=True, kw_only=True):
         )
 
 
-def read_copies(log_dirs: Iterable[str]) -> Copies:
-    """Read the metadata logs of some log directories of one cluster, given by their paths."""
+def read_copies(log_dirs: Iterable[str], named: NamedDirs | None = None) -> Copies:
+    """Read the metadata logs of some log directories of one cluster.
+
+    Args:
+        log_dirs: their paths.
+        named: what the command reads once; None: nothing is kept.
+    """
     paths = {log_dir: path for log_dir in log_dirs if is_directory(path := f"{log_dir}/{METADATA_TOPIC}-0")}
-    copies = {log_dir: _read_copy(path) for log_dir, path in paths.items()}
+    copies = {log_dir: _read_copy(path, named) for log_dir, path in paths.items()}
     newest = max(copies.values(), key=lambda copy: copy.rank, default=None)
     others = [
         OtherCopy(path=copy.path, topics=copy.topics, is_tied=copy.rank == newest.rank)
@@ -177,8 +183,8 @@ def read_copies(log_dirs: Iterable[str]) -> Copies:
     return Copies(of_dirs=copies, newest=newest, others=tuple(others))
 
 
-def _read_copy(path: str) -> _Copy:
-    reading = read_image(path)
+def _read_copy(path: str, named: NamedDirs | None) -> _Copy:
+    reading = read_shared_image(path, named)
     try:
         extent = read_extent(read_partition(path))
     except StorageError:

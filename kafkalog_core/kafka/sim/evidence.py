@@ -30,7 +30,7 @@ from kafkalog_core.kafka.rules.releases import (
 from kafkalog_core.kafka.sim.cluster_metadata import level_of_node
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_properties
-from kafkalog_core.kafka.sim.metadata_log import read_file_image, read_image
+from kafkalog_core.kafka.sim.metadata_log import read_file_image, read_shared_image
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import LogDir, holds_segments, is_broker_dir, read_log_dir
 from kafkalog_core.storage.partition import read_partition
@@ -42,6 +42,7 @@ from kafkalog_core.topics.metadata_records import METADATA_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog_core.engine.named_dirs import NamedDirs
     from kafkalog_core.storage.listing import FileInfo, Segment
 
 __all__ = ["PartitionSigns", "ReleaseGuess", "infer_release", "read_partition_signs"]
@@ -210,7 +211,7 @@ class _Level(Struct, frozen=True, kw_only=True):
 class _Signs(Struct, frozen=True, kw_only=True):
     """All signs. `log_dir` None: partitions outside a log directory, where no missing file counts.
 
-    Of `others`, the same broker's log directories, only what is about the metadata log counts.
+    Of `others`, the same broker's log directories, only what is about the metadata log counts. `named` keeps its image.
     """
 
     log_dir: LogDir | None
@@ -218,6 +219,7 @@ class _Signs(Struct, frozen=True, kw_only=True):
     meta: PropertyFile
     marker_contents: PropertyFile
     partitions: tuple[PartitionSigns, ...]
+    named: NamedDirs | None = None
 
     def has_file(self, kind: FileKind) -> bool:
         """Return whether a file is at the top of the log directory."""
@@ -253,13 +255,16 @@ class _Signs(Struct, frozen=True, kw_only=True):
         return self.log_dir is not None and any(place.name.state is state for place in self.log_dir.partitions)
 
 
-def infer_release(path: str, *, kafka: str | None = None, beside: Iterable[str] = ()) -> ReleaseGuess:
+def infer_release(
+    path: str, *, kafka: str | None = None, beside: Iterable[str] = (), named: NamedDirs | None = None
+) -> ReleaseGuess:
     """Return the release of a log directory, or of a partition directory and the log directory around it.
 
     Args:
         path: the directory.
         kafka: the release, where it was given.
         beside: other log directories of the same broker: one of them may hold the metadata log.
+        named: what a command reads once, for the metadata log; None: it is read again.
 
     Raises NotFoundError or AccessError for the directory itself, SettingError for a `kafka` that is not a release.
     """
@@ -271,8 +276,8 @@ def infer_release(path: str, *, kafka: str | None = None, beside: Iterable[str] 
     stat_path(path)
     above = parent(path)
     if is_broker_dir(path):
-        return _guess(_read_signs(path, None, beside))
-    return _guess(_read_signs(above, path, beside) if is_broker_dir(above) else _read_alone(path))
+        return _guess(_read_signs(path, None, beside, named))
+    return _guess(_read_signs(above, path, beside, named) if is_broker_dir(above) else _read_alone(path))
 
 
 def _named(release: Release, option: str) -> ReleaseGuess:
@@ -319,7 +324,7 @@ def _levels(signs: _Signs) -> Iterator[_Level]:
     node_id = parse_int32(signs.meta.get("node.id") or "")
     node = "every node" if node_id is None else f"node {node_id}"
     for path in signs.metadata_logs:
-        image = read_image(path).image
+        image = read_shared_image(path, signs.named).image
         own = level_of_node(image, node_id)
         if own is not None:
             words = f"{node} registered as one that knows {METADATA_VERSION} {own}"
@@ -408,7 +413,7 @@ def _absences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
     yield no_id, Since.DIRECTORY_ID, "meta.properties without a directory.id"
 
 
-def _read_signs(path: str, partition: str | None, beside: Iterable[str]) -> _Signs:
+def _read_signs(path: str, partition: str | None, beside: Iterable[str], named: NamedDirs | None) -> _Signs:
     """Return the signs in a log directory; in any case those of `partition`, if one is given."""
     others: list[LogDir] = []
     for other in beside:
@@ -424,6 +429,7 @@ def _read_signs(path: str, partition: str | None, beside: Iterable[str]) -> _Sig
         meta=_read_contents(path, FileKind.META_PROPERTIES),
         marker_contents=_read_contents(path, FileKind.CLEAN_SHUTDOWN),
         partitions=tuple(signs for place in chosen if (signs := read_partition_signs(place)) is not None),
+        named=named,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FormatError, StorageError
@@ -26,6 +27,7 @@ from kafkalog_core.topics.metadata_transactions import MetadataTransactions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kafkalog_core.engine.named_dirs import NamedDirs
     from kafkalog_core.format.control import ControlValue
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
@@ -41,6 +43,7 @@ __all__ = [
     "live_snapshots",
     "read_file_image",
     "read_image",
+    "read_shared_image",
     "stored_records",
 ]
 
@@ -144,6 +147,21 @@ class MetadataReading(Struct):
     paths: list[str] = field(default_factory=list)
     errors: list[StorageError] = field(default_factory=list)
 
+    @property
+    def source(self) -> str:
+        """Where the image was read, and up to which record."""
+        if self.end_offset:
+            return f"{self.path} up to offset {self.end_offset - 1}"
+        return f"{self.path}, {'which is empty' if self.is_whole else 'of which nothing can be read'}"
+
+    @property
+    def gap(self) -> str | None:
+        """What is unknown, as a clause that names the log; None: nothing is."""
+        if self.is_whole:
+            return None
+        what = f"WHAT COMES AFTER OFFSET {self.end_offset - 1} IS" if self.end_offset else "EVERYTHING IS"
+        return f"{what} UNKNOWN IN {self.path}"
+
     def lose(self, damage: UnreadPlace) -> None:
         """Note that something is missing or damaged."""
         self.is_whole = False
@@ -195,6 +213,26 @@ def read_image(
     reading.damage[:0] = lost
     reading.is_whole &= not lost
     return reading
+
+
+def read_shared_image(path: str, named: NamedDirs | None) -> MetadataReading:
+    """Return the image of a whole metadata log as `read_image` does: one reading for all that a command asks of it.
+
+    The image is shared, so nobody changes it. It is read again once a file of the log has changed, as after an apply.
+
+    Args:
+        path: of the directory.
+        named: what the command reads once; None: nothing is kept.
+    """
+    if named is None:
+        return read_image(path)
+    try:
+        partition = read_partition(path)
+    except StorageError:
+        return read_image(path)
+    files = [file for segment in partition.segments for file in segment.files] + list(partition.kraft_snapshots)
+    key = path, *((file.path, file.size_bytes, file.mtime_ns, file.inode) for file in files)
+    return named.latest("image", key, partial(read_image, path))
 
 
 def read_file_image(path: str) -> MetadataReading:

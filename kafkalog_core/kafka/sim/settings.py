@@ -379,7 +379,7 @@ def read_settings(
     named = NamedDirs() if beside is None or identity_of(log_dir).cluster_id is None else beside
     own, dirs = related_dirs(log_dir, named, server)
     together = frozenset([each.path for each in dirs])
-    copies = named.once(("copies", together), lambda: read_copies(each.path for each in dirs))
+    copies = named.once(("copies", together), lambda: read_copies((each.path for each in dirs), named))
     cleaned, cleaners = named.once(("cleaned", together), lambda: _cleaned(dirs))
     of_broker = [each.path for each in dirs if each.is_same_broker and each.path in cleaners]
     return Settings(

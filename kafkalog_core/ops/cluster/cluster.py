@@ -8,6 +8,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import found
@@ -52,6 +53,7 @@ __all__ = [
     "log_dirs_of",
     "newest_log",
     "read_newest",
+    "unread_files",
     "unread_findings",
     "watch_leaders",
 ]
@@ -82,16 +84,34 @@ class ClusterDisks(Struct):
     files: list[str] = field(default_factory=list)
 
 
-def disks_of(targets: Iterable[Target]) -> ClusterDisks:
-    """Return what targets name. Raises SelectionError if there is no metadata log among them."""
-    disks, seen = _named(targets)
+def disks_of(request: ClusterRequest) -> ClusterDisks:
+    """Return what is named. Raises SelectionError if there is no metadata log among it, or no way to one image."""
+    disks, seen = _named(request.targets)
+    if request.zxid is not None:
+        raise SelectionError(
+            "a metadata log has offsets, not zxids: a time or an offset is a moment of it; a zxid, which begins with "
+            "0x, is one of ZooKeeper's dataDir"
+        )
     if not disks.logs and not disks.files:
         raise SelectionError(
             f"no directory {METADATA_TOPIC}-0 in {first_of(sorted(seen))}: name the log directory that has the "
             "metadata log (metadata.log.dir, else the first one of log.dirs) of any broker or controller; a cluster "
             "with ZooKeeper has none: name the dataDir of a ZooKeeper server too"
         )
+    if len(disks.files) > 1 and not disks.logs:
+        parents = {os.path.dirname(path) or "." for path in disks.files}
+        line = shell_line(["kafkalog", "cluster", *sorted(parents)])
+        raise SelectionError(
+            f"{len(disks.files)} files are named ({first_of(disks.files)}), but an image comes from one of them: name "
+            f"that one, or their directory, which has the newest image: {line}"
+        )
     return disks
+
+
+def unread_files(disks: ClusterDisks) -> Iterator[str]:
+    """Yield a sentence about files that were named next to a metadata log, and are not read."""
+    if disks.logs and disks.files:
+        yield f"Not read here: {first_of(disks.files)}; the metadata log that is named is read instead."
 
 
 def _named(targets: Iterable[Target]) -> tuple[ClusterDisks, set[str]]:
@@ -148,7 +168,7 @@ def cluster(
     if request.zookeeper_dirs:
         yield _of_zookeeper(request, report, progress)
         return
-    disks = disks_of(request.targets)
+    disks = disks_of(request)
     if disks.logs:
         dirs = {*disks.log_dirs, *(os.path.dirname(path) for path in disks.logs)}
         check_one_cluster(sorted(dirs), "kafkalog cluster", "whose topics must not be mixed")
@@ -166,6 +186,7 @@ def cluster(
     result.directories += volumes.rows(identity.cluster_id)
     result.findings += unread_findings(reading)
     result.notes += _notes(request, reading, copies, leaders)
+    result.notes += unread_files(disks)
     count_read(report, reading)
     _count_rows(result, report)
     yield result

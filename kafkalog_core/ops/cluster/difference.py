@@ -7,13 +7,21 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.ops.cluster import image_rows as rows
-from kafkalog_core.ops.cluster.cluster import count_read, disks_of, log_dirs_of, read_newest, unread_findings
+from kafkalog_core.ops.cluster.cluster import (
+    count_read,
+    disks_of,
+    log_dirs_of,
+    read_newest,
+    unread_files,
+    unread_findings,
+)
+from kafkalog_core.ops.cluster.request import ChangeBasis
 from kafkalog_core.ops.cluster.zookeeper_reading import read_zookeeper
 from kafkalog_core.output import clusters, tables
 from kafkalog_core.output.chunk import RowChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.report import Report
     from kafkalog_core.ops.cluster.request import ClusterRequest, Row
@@ -58,22 +66,34 @@ _KEYS: Final = {
 """The columns that say which thing a row is about, by row type."""
 
 
-def cluster_differences(first: ClusterRequest, second: ClusterRequest, report: Report) -> Iterator[RowChunk]:
+def cluster_differences(
+    first: ClusterRequest, second: ClusterRequest, report: Report
+) -> Generator[RowChunk | ChangeBasis, None, None]:
     """Yield the differences of two images, and findings about what could not be read. Raises SelectionError."""
     images: list[ClusterImage] = []
+    between: list[str] = []
+    gaps: list[str] = []
+    notes: list[str] = []
     findings: list[Row] = []
     for request in (first, second):
         if request.zookeeper_dirs:
             tree = read_zookeeper(request, [*log_dirs_of(request).log_dirs])
             images.append(tree.image)
+            between.append(tree.source)
+            gaps += [] if tree.is_whole else [f"TRANSACTIONS OF {tree.restored.data_dir.path} ARE MISSING"]
             findings += (finding.row() for finding in tree.findings)
             continue
-        reading, _ = read_newest(disks_of(request.targets), request.until)
+        disks = disks_of(request)
+        reading, _ = read_newest(disks, request.until)
         images.append(reading.image)
+        between.append(reading.source)
+        gaps += [] if reading.gap is None else [reading.gap]
+        notes += unread_files(disks)
         count_read(report, reading)
         findings += unread_findings(reading)
     for row in findings:
         report.add_finding(row)
+    yield ChangeBasis(between=tuple(between), gaps=tuple(gaps), notes=tuple(notes))
     found = tuple(differences(*images, topics=second.topics, shows_secrets=first.shows_secrets))
     report.rows += len(found)
     for table, each in ((clusters.CLUSTER_DIFFERENCE, found), (tables.FINDING, tuple(findings))):

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog_core.format.control import KRaftVersion, KRaftVoters, LeaderChange
 from kafkalog_core.format.textfile import uuid_text
 from kafkalog_core.kafka.sim.metadata_log import read_image
-from kafkalog_core.ops.cluster.cluster import count_read, disks_of, newest_log, unread_findings
+from kafkalog_core.ops.cluster.cluster import count_read, disks_of, newest_log, unread_files, unread_findings
 from kafkalog_core.ops.cluster.image_rows import acl_row, release_text
+from kafkalog_core.ops.cluster.request import ChangeBasis
 from kafkalog_core.output import clusters, tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.text import count_of, moment
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkalog_core.engine.report import Report
-    from kafkalog_core.kafka.sim.metadata_log import StoredRecord
+    from kafkalog_core.kafka.sim.metadata_log import MetadataReading, StoredRecord
+    from kafkalog_core.ops.cluster.cluster import ClusterDisks
     from kafkalog_core.ops.cluster.request import ClusterRequest, Row
     from kafkalog_core.topics.cluster_image import ClusterImage, PartitionRegistration
 
@@ -32,7 +34,7 @@ _AT_ONCE: Final = 1000
 _ACL_FIELDS: Final = tuple(AclEntry.__struct_fields__)
 
 
-def cluster_events(request: ClusterRequest, report: Report, write: Callable[[RowChunk], None]) -> None:
+def cluster_events(request: ClusterRequest, report: Report, write: Callable[[RowChunk | ChangeBasis], None]) -> None:
     """Write a row for each change, and a finding for each place that could not be read.
 
     The history begins with the oldest snapshot that the log continues, or with the log. Raises SelectionError.
@@ -59,9 +61,11 @@ def cluster_events(request: ClusterRequest, report: Report, write: Callable[[Row
         if len(pending) >= _AT_ONCE:
             flush()
 
-    reading = read_image(_log_of(request), until=request.until, is_oldest=True, stops_at_damage=True, watch=watch)
+    disks = disks_of(request)
+    reading = read_image(_log_of(disks), until=request.until, is_oldest=True, stops_at_damage=True, watch=watch)
     flush()
     count_read(report, reading)
+    write(_basis(reading, disks))
     findings = tuple(unread_findings(reading))
     for row in findings:
         report.add_finding(row)
@@ -69,10 +73,20 @@ def cluster_events(request: ClusterRequest, report: Report, write: Callable[[Row
         write(RowChunk(tables.FINDING, findings))
 
 
-def _log_of(request: ClusterRequest) -> str:
+def _log_of(disks: ClusterDisks) -> str:
     """Return the directory of the newest metadata log; of a file that was named itself its directory."""
-    disks = disks_of(request.targets)
     return newest_log(disks)[0].path if disks.logs else os.path.dirname(disks.files[0]) or "."
+
+
+def _basis(reading: MetadataReading, disks: ClusterDisks) -> ChangeBasis:
+    begin = reading.base_offset if reading.snapshot is not None else reading.start_offset
+    if reading.gap is not None and not reading.end_offset:
+        begin = None
+    log = reading.path if begin is None else f"{reading.path} from offset {begin} to offset {reading.end_offset - 1}"
+    notes = [f"The log on this disk begins at offset {begin}: what was changed before is not in it."] if begin else []
+    return ChangeBasis(
+        between=(log,), gaps=() if reading.gap is None else (reading.gap,), notes=(*notes, *unread_files(disks))
+    )
 
 
 def _is_wanted(row: Row, request: ClusterRequest) -> bool:

@@ -42,7 +42,7 @@ class Recreation:
             disks = log_dirs_of(request)
             self._reading = read_zookeeper(request, [*disks.log_dirs])
         else:
-            disks = disks_of(request.targets)
+            disks = disks_of(request)
             if disks.logs:
                 dirs = {*disks.log_dirs, *(os.path.dirname(path) for path in disks.logs)}
                 check_one_cluster(sorted(dirs), "kafkalog cluster", "whose topics must not be mixed")
@@ -59,11 +59,7 @@ class Recreation:
     def text(self) -> Iterator[str]:
         """Yield the text in pieces."""
         reading = self._reading
-        source = (
-            reading.source
-            if isinstance(reading, ZookeeperReading)
-            else f"{reading.path} up to offset {reading.end_offset}"
-        )
+        source = reading.source
         if self.problem is not None:
             source = f"{source}. {self.problem}"
         if self._form == "shell":

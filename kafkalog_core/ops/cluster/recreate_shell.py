@@ -52,7 +52,7 @@ _ASK: Final = """
 # The disks hold no passwords of SCRAM users, only keys made from them, which no tool takes: each user needs a new
 # password. The script asks for it (or reads one line of its input), and never shows it in a command line.
 scram_user() { # name, mechanism, iterations
-    printf 'New password of %s (%s): ' "$1" "$2" >&2
+    printf 'New password of %q (%s): ' "$1" "$2" >&2
     if [ -t 0 ]; then stty -echo; fi
     IFS= read -r password
     if [ -t 0 ]; then stty echo; echo >&2; fi
@@ -152,8 +152,10 @@ def _topic(topic: TopicState, configs: Mapping[str, str], *, with_assignments: b
         words += ["--replica-assignment", ",".join(":".join(map(str, nodes)) for nodes in replicas)]
     else:
         words += ["--partitions", str(len(replicas)), "--replication-factor", str(max(factors))]
-    apart = {name: value for name, value in configs.items() if "=" in value or not value}
-    for name, value in sorted(configs.items()):
+    where = f"--entity-type topics --entity-name {shell_word(topic.name)}"
+    shown = {name: value for name, value in configs.items() if not is_secret(name)}
+    apart = {name: value for name, value in shown.items() if "=" in value or not value}
+    for name, value in sorted(shown.items()):
         if name not in apart:
             words.append(f"--config {shell_word(f'{name}={value}')}")
     if len(factors) > 1:  # TopicCommand takes one replication factor for all partitions
@@ -161,7 +163,8 @@ def _topic(topic: TopicState, configs: Mapping[str, str], *, with_assignments: b
         yield f"# its partitions have {fewest} to {most} replicas; kafka-reassign-partitions.sh changes one\n"
     yield " ".join(words) + "\n"
     if apart:
-        yield _configs(f"--entity-type topics --entity-name {shell_word(topic.name)}", apart)
+        yield _configs(where, apart)
+    yield from _secret_names(configs, where)
 
 
 def _settings(image: ClusterImage) -> Iterator[str]:
@@ -170,15 +173,20 @@ def _settings(image: ClusterImage) -> Iterator[str]:
         yield "\n# --- settings of brokers, groups and client metrics\n"
     for kind, name in resources:
         values = image.configs[kind, name]
-        secrets = sorted(key for key in values if is_secret(key))
         where = f"--entity-type {_ENTITIES[kind]} " + (
             f"--entity-name {shell_word(name)}" if name else "--entity-default"
         )
-        if secrets:
-            yield f"# set by hand, because they are secrets: {', '.join(map(printable, secrets))} ({where})\n"
-        shown = {key: value for key, value in sorted(values.items()) if key not in secrets}
+        yield from _secret_names(values, where)
+        shown = {key: value for key, value in sorted(values.items()) if not is_secret(key)}
         if shown:
             yield _configs(where, shown)
+
+
+def _secret_names(values: Iterable[str], where: str) -> Iterator[str]:
+    """Yield a comment that names the settings that are secrets, if there are any."""
+    secrets = sorted(name for name in values if is_secret(name))
+    if secrets:
+        yield f"# set by hand, because they are secrets: {', '.join(map(printable, secrets))} ({where})\n"
 
 
 def _configs(where: str, values: Mapping[str, str]) -> str:

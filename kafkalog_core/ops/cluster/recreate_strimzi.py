@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.ops.cluster.recreate_shell import operation_name, printable, volume_table
 from kafkalog_core.text import count_of
-from kafkalog_core.topics.cluster_names import SCRAM_MECHANISMS, word_of
+from kafkalog_core.topics.cluster_names import SCRAM_MECHANISMS, is_secret, word_of
 from kafkalog_core.topics.metadata_records import TOPIC_RESOURCE
 
 if TYPE_CHECKING:
@@ -75,9 +75,12 @@ def _topic(topic: TopicState, configs: Mapping[str, str], name: str) -> Iterator
         return
     yield from _begin("KafkaTopic", _resource_name(topic.name), name)
     yield f"  topicName: {_text(topic.name)}\n  partitions: {len(replicas)}\n  replicas: {max(replicas)}\n"
-    if configs:
+    if shown := {key: value for key, value in sorted(configs.items()) if not is_secret(key)}:
         yield "  config:\n"
-        yield from (f"    {_text(key)}: {_text(value)}\n" for key, value in sorted(configs.items()))
+        yield from (f"    {_text(key)}: {_text(value)}\n" for key, value in shown.items())
+    if len(shown) < len(configs):
+        names = ", ".join(printable(name) for name in sorted(configs.keys() - shown.keys()))
+        yield f"# set by hand, because they are secrets: {names}\n"
 
 
 def _resource_name(topic: str) -> str:

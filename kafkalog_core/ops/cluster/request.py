@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.output.schema import Table
 
-__all__ = ["ClusterFound", "ClusterRequest", "Row"]
+__all__ = ["ChangeBasis", "ClusterFound", "ClusterRequest", "Row", "chunks_of_changes"]
 
 Row = dict[str, object]
 
@@ -29,6 +29,7 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
         topics: globs of the topics that are shown; empty: all.
         brokers: ids of the nodes that are shown; empty: all.
         until: the moment of the image.
+        zxid: the last transaction of the image, for a tree of ZooKeeper; None: `until` says it.
         shows_secrets: whether passwords and keys are shown.
         has_partitions: whether a row for each partition is wanted, of which a cluster may have hundreds of thousands.
     """
@@ -38,8 +39,29 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
     brokers: frozenset[int] = frozenset()
     until: Until = EVERYTHING
+    zxid: int | None = None
     shows_secrets: bool = False
     has_partitions: bool = True
+
+
+class ChangeBasis(Struct, frozen=True, kw_only=True):
+    """What an answer about changes (`--history`, `--diff`) depends on. It comes with the changes.
+
+    Args:
+        between: what was read: one log, or two images in the order of `--diff`.
+        gaps: what is unknown, each as the end of a sentence; empty: nothing is.
+        notes: sentences.
+    """
+
+    between: tuple[str, ...]
+    gaps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def chunks_of_changes(item: RowChunk | ChangeBasis) -> Iterator[RowChunk]:
+    """Yield the rows of an item of `--history` or `--diff`."""
+    if isinstance(item, RowChunk):
+        yield item
 
 
 class ClusterFound(Struct, kw_only=True):

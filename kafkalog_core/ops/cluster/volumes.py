@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.sim.cluster import read_topic_id
 from kafkalog_core.kafka.sim.named_dirs import Identity, identity_of
+from kafkalog_core.storage.access import denied, may_list, may_read
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import first_of
 
@@ -27,12 +28,16 @@ _RESERVED: Final = "A" * 20
 
 
 class _Volume(Struct):
-    """A log directory: who it belongs to by its meta.properties, and its partitions by topic id and number."""
+    """A log directory: who it belongs to by its meta.properties, and its partitions by topic id and number.
+
+    `closed`: paths that this user may not read.
+    """
 
     path: str
     identity: Identity
     node_id: int | None
     places: dict[tuple[str, int], PartitionPath] = field(default_factory=dict)
+    closed: list[str] = field(default_factory=list)
 
 
 class Volumes:
@@ -79,6 +84,8 @@ class Volumes:
     def _read(self, path: str, places: Sequence[PartitionPath]) -> _Volume:
         identity = identity_of(path)
         volume = _Volume(path, identity, parse_int32(identity.node_id or ""))
+        meta = f"{path}/{fixed_file_name(FileKind.META_PROPERTIES)}"
+        volume.closed += [] if may_read(meta) else [meta]
         if volume.node_id is not None:
             self.of_nodes.setdefault(volume.node_id, []).append(path)
         for place in places:
@@ -86,7 +93,11 @@ class Volumes:
             if name.state is not DirectoryState.CURRENT or name.topic in {None, METADATA_TOPIC}:
                 continue
             known = self._image.topic_ids.get(name.topic or "", "")
-            topic_id = read_topic_id(place) or known  # before topic ids the name is all there is
+            own = read_topic_id(place)
+            topic_id = own or known  # before topic ids the name is all there is
+            file = f"{place.path}/{fixed_file_name(FileKind.PARTITION_METADATA)}"
+            if own is None and not (may_list(place.path) and may_read(file)):
+                volume.closed.append(file)
             volume.places[topic_id or name.topic or "", name.partition or 0] = place
             self.here[topic_id] = self.here.get(topic_id, 0) + 1
             self.paths.setdefault((topic_id, name.partition or 0), []).append(place.path)
@@ -124,6 +135,9 @@ class Volumes:
         strays: Sequence[str],
     ) -> Iterator[str]:
         identity, node_id = volume.identity, volume.node_id
+        if volume.closed:
+            more = "" if len(volume.closed) == 1 else f"; {len(volume.closed) - 1} more files are closed to this user"
+            yield f"{denied(volume.closed[0])}{more}: what they hold is unknown"
         if cluster_id is not None and identity.cluster_id not in {None, cluster_id}:
             yield f"it is of another cluster, {identity.cluster_id}"
         if node_id is not None and node_id not in self._nodes:

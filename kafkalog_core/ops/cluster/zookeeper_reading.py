@@ -99,11 +99,11 @@ def read_zookeeper(
     """
     until, dirs = request.until, request.zookeeper_dirs
     if until.offset != MAX_INT64:
-        line = shell_line(["kafkalog", "zookeeper", "--at", "0xZXID", *dirs])
-        raise SelectionError(f"ZooKeeper has zxids, not offsets: --at takes a time here; for a zxid run: {line}")
-    asked = ZookeeperRequest(
-        data_dirs=dirs, until=UntilZxid(time_ms=None if until.time_ms == MAX_INT64 else until.time_ms)
-    )
+        raise SelectionError(
+            "ZooKeeper has zxids, not offsets: a time or a zxid, such as 0x200000045, is a moment of its tree"
+        )
+    time_ms = None if until.time_ms == MAX_INT64 else until.time_ms
+    asked = ZookeeperRequest(data_dirs=dirs, until=UntilZxid(zxid=request.zxid, time_ms=time_ms))
     chosen = choose_server(asked, progress)
     restored = restored_of(asked, chosen, progress)
     state = _state_of(kafka_states(restored.tree.nodes), dirs, log_dirs)

@@ -33,6 +33,7 @@ class MetadataLog:
 
     def __init__(self, contexts: Sequence[DirContext]) -> None:
         self._contexts = contexts
+        self._named = contexts[0].target.named_dirs if contexts else None
         logs = (f"{context.target.root}/{METADATA_TOPIC}-0" for context in contexts)
         self._path = next((log for log in logs if is_directory(log)), None)
 
@@ -61,7 +62,7 @@ class MetadataLog:
     @cached_property
     def _unassigned(self) -> frozenset[str]:
         """The paths of partitions that the readable part of a damaged log does not assign to the broker."""
-        cluster = None if self._path is None else read_assignments(self._path, damaged=True)
+        cluster = None if self._path is None else read_assignments(self._path, damaged=True, named=self._named)
         nodes = {each.broker_dir.node_id for each in self._contexts if each.broker_dir is not None} - {None}
         if cluster is None or len(nodes) != 1:
             return frozenset()
@@ -80,7 +81,7 @@ class MetadataLog:
     def _unnamed(self) -> int:
         """Number of log directories that the node registered, and that are not among those here."""
         paths = [context.target.root for context in self._contexts]
-        known = DirectoryOwners(paths).assignments(paths)
+        known = DirectoryOwners(paths, self._named).assignments(paths)
         if known is None:
             return 0
         broker = known.cluster.image.brokers.get(known.node_id)

@@ -469,8 +469,8 @@ def _with_strays(findings: Iterable[Finding], context: DirContext) -> Iterator[F
             yield finding
 
 
-def _check_one_broker(directories: Iterable[TargetDir]) -> None:
-    owners = DirectoryOwners(each.root for each in directories)
+def _check_one_broker(directories: Sequence[TargetDir]) -> None:
+    owners = DirectoryOwners((each.root for each in directories), directories[0].named_dirs if directories else None)
     nodes: dict[str, list[str]] = {}
     for each in directories:
         node = owners.node_of(each.root)

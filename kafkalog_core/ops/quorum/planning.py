@@ -56,7 +56,8 @@ def plan_quorum(request: PlanRequest, stage: Stage, progress: Progress) -> PlanR
     """Plan `kafkalog quorum` for one metadata log: stage the changes and return the report.
 
     Options: `action`, one of `ACTIONS`; `disks`, the directories of all metadata logs that were named; `addresses`,
-    host and port of nodes by their ids; `at`, the offset of a cut; `kafka` (of a SettingsRequest).
+    host and port by the id of a node and the name of its listener (empty: the only one); `at`, the offset of a cut;
+    `kafka` (of a SettingsRequest).
 
     Raises RefusedError where the action is not possible, StorageError if a disk cannot be read.
     """
@@ -69,8 +70,11 @@ class _Planner:
         self._request, self._stage, self._progress = request, stage, progress
         self._action = str(options["action"])
         self._quorum = read_quorum(cast("Sequence[str]", options["disks"]), kafka=request.settings.kafka)
-        addresses = cast("Mapping[str, Sequence[object]]", options.get("addresses") or {})
-        self._addresses = {int(node): (str(each[0]), int(str(each[1]))) for node, each in addresses.items()}
+        addresses = cast("Mapping[str, Mapping[str, Sequence[object]]]", options.get("addresses") or {})
+        self._addresses = {
+            int(node): {name: (str(host), int(str(port))) for name, (host, port) in each.items()}
+            for node, each in addresses.items()
+        }
         at = options.get("at")
         self._at = at if isinstance(at, int) else 0
         paths = {place.path for place in request.target.partitions}
@@ -147,13 +151,19 @@ class _Planner:
         if unknown:
             reason = f"node {unknown[0]} is none of the {voters_text(quorum.voters)}"
             raise _refused(disk, reason, WayOut("name voters alone with --address"))
-        changed = [with_addresses(voter, self._addresses.get(voter.voter_id)) for voter in voters]
+        changed = [self._moved(voter) for voter in voters]
         if changed == list(voters) and self._is_whole():
             return self._report(f"the voters have these addresses already: {_IN_THE_LOG}", [_NEW_SETTINGS], [])
         stage_whole_end(disk, self._stage)
         stage_election(disk, changed, self._epoch, self._request.now_ms, self._stage)
         stage_quorum_state(disk, self._epoch, self._stage, leader_id=self._node_id)
-        shown = first_of([f"node {node} at {host}:{port}" for node, (host, port) in sorted(self._addresses.items())])
+        shown = first_of(
+            [
+                f"node {node} at {host}:{port}{f' ({name})' if name else ''}"
+                for node, each in sorted(self._addresses.items())
+                for name, (host, port) in each.items()
+            ]
+        )
         sentences = [
             *self._lost_sentences(),
             *self._further(),
@@ -231,6 +241,15 @@ class _Planner:
             reason = f"the longest metadata log is damaged, or does not load: {disk.problem}"
             raise _refused(disk, reason, _verify(disk), *([other] if others and self._action == STANDALONE else []))
 
+    def _moved(self, voter: KRaftVoter) -> KRaftVoter:
+        """Return a voter with the addresses that are given for it. Raises RefusedError."""
+        try:
+            return with_addresses(voter, self._addresses.get(voter.voter_id, {}))
+        except ValueError as error:
+            names = [each.name for each in voter.endpoints]
+            options = " ".join(f"--address {voter.voter_id}/{name}=HOST:PORT" for name in names)
+            raise _refused(self._disk, str(error), WayOut("name the listeners", options=options)) from None
+
     def _own_voter(self) -> KRaftVoter:
         """Return the node as a voter, with its directory as it is."""
         disk, image = self._disk, self._disk.reading.image
@@ -249,7 +268,7 @@ class _Planner:
                 min_kraft_version=0,
                 max_kraft_version=1,
             )
-        own = with_addresses(replace(known, directory_id=directory_id), self._addresses.get(self._node_id))
+        own = self._moved(replace(known, directory_id=directory_id))
         if not own.endpoints:
             reason = f"no record has the address of the controller of node {disk.node_id}, which is not a voter"
             raise _refused(disk, reason, WayOut("name its address", options=f"--address {disk.node_id}=HOST:PORT"))

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["stage_election", "stage_quorum_state", "stage_whole_end", "with_addresses"]
 
+_LISTENER: Final = "CONTROLLER"
+"""The name in Kafka's own examples, for a voter of which no record has a listener."""
 _NOBODY: Final = -1
 _NO_DIRECTORY: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -97,13 +99,27 @@ def stage_quorum_state(disk: QuorumDisk, epoch: int, stage: Stage, *, leader_id:
     stage.write(path, [json_text(document).encode()], why=why, like=_like(disk))
 
 
-def with_addresses(voter: KRaftVoter, address: tuple[str, int] | None) -> KRaftVoter:
-    """Return a voter with another address of its first listener, the one that the other voters use."""
-    if address is None:
-        return voter
-    first = voter.endpoints[0] if voter.endpoints else Endpoint(name="CONTROLLER", host="", port=0)
-    host, port = address
-    return replace(voter, endpoints=(replace(first, host=host, port=port), *voter.endpoints[1:]))
+def with_addresses(voter: KRaftVoter, addresses: Mapping[str, tuple[str, int]]) -> KRaftVoter:
+    """Return a voter with other addresses of its listeners, by their names. Raises ValueError, which says why not.
+
+    voter: the other voters use its first listener that they have too.
+    addresses: host and port; an empty name: of the only listener.
+    """
+    known = [each.name for each in voter.endpoints]
+    if "" in addresses and len(known) > 1:
+        raise ValueError(f"node {voter.voter_id} has {len(known)} controller listeners: {', '.join(known)}")
+    named = {name or (known or [_LISTENER])[0]: address for name, address in addresses.items()}
+    unknown = sorted(named.keys() - known)
+    if unknown and known:
+        raise ValueError(
+            f"node {voter.voter_id} has no controller listener {unknown[0]} in the log, but {', '.join(known)}"
+        )
+    new = [Endpoint(name=name, host=host, port=port) for name, (host, port) in named.items() if name in unknown]
+    changed = [
+        replace(each, host=named[each.name][0], port=named[each.name][1]) if each.name in named else each
+        for each in voter.endpoints
+    ]
+    return replace(voter, endpoints=(*changed, *new))
 
 
 def _like(disk: QuorumDisk) -> str:

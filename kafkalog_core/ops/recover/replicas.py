@@ -49,7 +49,8 @@ class OtherReplicas:
         self._assignments = None
         if log_dir is not None:
             dirs = [each.path for each in context.related_dirs]
-            owners = context.target.named_dirs.once(("owners", frozenset(dirs)), lambda: DirectoryOwners(dirs))
+            named = context.target.named_dirs
+            owners = named.once(("owners", frozenset(dirs)), lambda: DirectoryOwners(dirs, named))
             self._assignments = owners.assignments(owners.of_same_node(log_dir.path), kafka=context.request.kafka)
 
     def of(self, place: PartitionPath) -> KnownReplicas:

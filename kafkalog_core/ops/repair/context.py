@@ -224,7 +224,9 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
         own = target.log_dir.path
         dirs = self.related_dirs
         together = frozenset(each.path for each in dirs)
-        owners = target.named_dirs.once(("owners", together), lambda: DirectoryOwners(each.path for each in dirs))
+        owners = target.named_dirs.once(
+            ("owners", together), lambda: DirectoryOwners((each.path for each in dirs), target.named_dirs)
+        )
         found = {own: self.other_node or owners.other_node(own)}
         assignments = owners.assignments(owners.of_same_node(own), kafka=self.request.kafka)
         if assignments is not None and found[own] is None:
@@ -331,7 +333,7 @@ def guess_release(target: TargetDir, request: SettingsRequest) -> ReleaseGuess:
         # A server.properties that cannot be read takes away one hint, and the files still show the release.
         with suppress(SettingError, StorageError):
             others = other_dirs(target.log_dir.path, target.named_dirs, read_server(request))
-    return infer_release(target.root, kafka=request.kafka, beside=others)
+    return infer_release(target.root, kafka=request.kafka, beside=others, named=target.named_dirs)
 
 
 class _HasFindings(Protocol):

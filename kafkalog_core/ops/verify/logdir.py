@@ -361,7 +361,7 @@ class LogDirs:
         by_place: dict[str, list[Finding]] = {}
         known = [each for each in self._broker_dirs.values() if each is not None and each.log_dir.is_broker_dir]
         others = self._dirs_of_config(known)
-        owners = DirectoryOwners((*(each.path for each in known), *others))
+        owners = DirectoryOwners((*(each.path for each in known), *others), self._named_dirs)
         compared: set[str] = set()
         not_assigned = [*self._not_assigned(known, owners, others, compared)]
         found_across = (

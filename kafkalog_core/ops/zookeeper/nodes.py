@@ -12,6 +12,7 @@ from kafkalog_core.kafka.sim.zookeeper.tree import node_kind, shown_path
 from kafkalog_core.ops.zookeeper.request import RowsFound
 from kafkalog_core.output import tables
 from kafkalog_core.text import first_of, names_near
+from kafkalog_core.topics.cluster_names import is_secret
 from kafkalog_core.topics.zookeeper_nodes import HIDDEN, chroots, hide_secrets, read_node
 
 if TYPE_CHECKING:
@@ -137,8 +138,14 @@ def hidden(value: Any) -> Any:
     if isinstance(value, str):
         return hide_secrets(value.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
     if isinstance(value, dict):
-        return {name: hidden(each) for name, each in value.items()}
+        return {name: _without(name, each) for name, each in value.items()}
     return [hidden(each) for each in value] if isinstance(value, list) else value
+
+
+def _without(name: str, value: Any) -> Any:
+    """Return a value as `hidden` does; one in clear text is hidden whole if its name speaks of a secret."""
+    is_clear = isinstance(value, str) and "encryptedPassword:" not in value
+    return HIDDEN.decode() if is_clear and is_secret(name) else hidden(value)
 
 
 def change_rows(
@@ -163,7 +170,7 @@ def change_rows(
     while part := tuple(islice(rows, _AT_ONCE)):
         is_empty = is_empty and all(row["change"] == "missing" for row in part)
         yield RowsFound(tables.ZNODE_CHANGE, part)
-    if is_empty:
+    if is_empty and not any(each.severity == "error" for each in findings):  # what cannot be read may have one
         raise SelectionError(
             f"no file has a change of {path} or of a node below it: --tree shows the nodes that are there"
         )

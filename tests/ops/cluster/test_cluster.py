@@ -302,6 +302,51 @@ def test_differences_of_moments_and_of_disks(disk: Path) -> None:
     assert [row["what"] for row in rows("cluster_difference", "--topic", "new", "--diff", DEMO, disk)] == ["new"]
 
 
+def test_the_first_line_says_what_changed(disk: Path) -> None:
+    log = f"{DEMO}/{METADATA}"
+    first = answer("--history", "--topic", "orders", DEMO)
+    assert first == (
+        f"6 CHANGES OF WHAT IS ASKED FOR in {log} from offset 0 to offset 52, 2026-11-21T08:43:47.331Z to "
+        "2026-11-21T08:43:48.454Z: partition-created 2, leader 2, topic-created 1, config 1."
+    )
+    nothing = answer("--history", "--topic", "nothing", DEMO)
+    assert nothing == f"NO CHANGE OF WHAT IS ASKED FOR is in {log} from offset 0 to offset 52."
+    same = answer("--diff", DEMO, DEMO)
+    assert same == f"NO DIFFERENCE between {log} up to offset 52 and {log} up to offset 52."
+    append(disk, 53, topic_record("new", 7), config_record(TOPIC, "orders", "internal.segment.bytes", "4000"))
+    changed = answer("--diff", DEMO, disk)
+    assert changed == (
+        f"2 CHANGES from {log} up to offset 52 to {disk}/{METADATA} up to offset 54: topic added 1, config changed 1."
+    )
+    path = disk / METADATA / f"{0:020}.log"
+    path.write_bytes(path.read_bytes()[:-5])
+    for words in (("--history",), ("--diff", DEMO)):
+        assert "WHAT COMES AFTER OFFSET 52 IS UNKNOWN" in answer(*words, disk)
+
+
+def test_of_a_long_history_the_last_changes_are_shown(disk: Path) -> None:
+    append(disk, 53, *(config_record(TOPIC, "orders", "retention.ms", str(number)) for number in range(2100)))
+    text = command("--history", "--topic", "orders", disk)
+    assert text.startswith("2106 CHANGES OF WHAT IS ASKED FOR")
+    assert "the last 2,000 changes; --output ndjson has all" in text
+    assert "retention.ms=99 (was 98)" not in text
+    assert "retention.ms=2099 (was 2098)" in text
+    assert len(rows("cluster_event", "--history", "--topic", "orders", disk)) == 2106
+
+
+def test_of_several_files_none_is_chosen_silently(disk: Path, tmp_path: Path) -> None:
+    log = disk / METADATA
+    first = next(log.glob("*.checkpoint"))
+    second = log / f"{40:020}-{1:010}.checkpoint"
+    shutil.copy(first, second)
+    done = CliRunner().invoke(cli, ["cluster", str(first), str(second)])
+    assert done.exit_code == 3
+    assert f"2 files are named ({first}, {second}), but an image comes from one of them" in done.stderr
+    assert f"kafkalog cluster {log}" in done.stderr
+    text = " ".join(command(DEMO, second).split())
+    assert f"Not read here: {second}; the metadata log that is named is read instead." in text
+
+
 def test_history_and_difference_are_two_questions() -> None:
     command("--history", "--diff", "1", DEMO, status=2)
     command("--at", "yesterday", DEMO, status=2)

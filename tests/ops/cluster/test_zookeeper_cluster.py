@@ -139,6 +139,11 @@ def test_moments_and_differences(tmp_path: Path) -> None:
     assert ("cluster_acl", "User:bob DENY WRITE 10.0.0.1 TOPIC orders LITERAL") in added
     assert {row["change"] for row in created} == {"added"}
     assert rows("--at", "2026-11-30T07:58:31Z", ENSEMBLE)["cluster"][0]["topics"] == 0
+    (then,) = rows("--at", "0x1e", ENSEMBLE)["cluster"]
+    assert (then["zxid"], then["topics"]) == (0x1E, 0)
+    since = rows("--diff", "0x1e", ENSEMBLE)["cluster_difference"]
+    assert [row for row in since if row["kind"] != "cluster_broker"] == created[1:]
+    assert "kafkalog cluster --topic orders --at 0x80" in run("--at", "0x80", ENSEMBLE).stdout
     migrating = unpacked("migrating-3.9.2", tmp_path) / "data"
     assert "cluster_difference" not in rows("--topic", "orders", "--diff", ENSEMBLE, migrating)
     mixed = rows("--diff", FIXTURES / "demo", ENSEMBLE)["cluster_difference"]
@@ -190,7 +195,10 @@ def test_what_cannot_be_shown_is_refused_with_the_command_that_does(tmp_path: Pa
     history = run("--history", ENSEMBLE)
     assert (history.exit_code, "kafkalog zookeeper --history /brokers/topics" in history.stderr) == (2, True)
     offset = run("--at", "45", ENSEMBLE)
-    assert (offset.exit_code, "kafkalog zookeeper --at 0xZXID" in offset.stderr) == (3, True)
+    assert (offset.exit_code, "a time or a zxid, such as 0x200000045" in offset.stderr) == (3, True)
+    zxid = run("--at", "0x45", FIXTURES / "demo")
+    assert (zxid.exit_code, "a metadata log has offsets, not zxids" in zxid.stderr) == (3, True)
+    assert run("--at", "0xyz", ENSEMBLE).exit_code == 2
     old = unpacked("k07-0.7.2", tmp_path)
     done = run(old)
     assert (done.exit_code, f"run: kafkalog zookeeper {old}" in done.stderr) == (3, True)

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError
+from kafkalog_core.format.control import Endpoint, KRaftVoters
+from kafkalog_core.format.control_writer import encode_quorum_batch
 from kafkalog_core.kafka.sim.quorum_disk import LogEnd, metadata_dir_of, on_majority, read_quorum_disk
 from kafkalog_core.ops.planners import make_plan, parse_plans, plan_file
 from kafkalog_core.ops.quorum.quorum import EPOCHS_BEYOND, Quorum, read_quorum
@@ -20,6 +22,7 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import replace
 from tests.support.repairs import CountingDisk, DyingDisk, Killed, snapshot, undo_all
 
 if TYPE_CHECKING:
@@ -182,13 +185,64 @@ def test_a_snapshot_that_is_ahead_replaces_the_log(disks: Path) -> None:
 
 # --- addresses and the end --------------------------------------------------------------------------------------------
 def test_a_voter_has_another_address(disks: Path) -> None:
-    apply(draft(disks, (1, 2, 3), "change-address", addresses={"3": ["kafka-3.new", 9093]}))
+    apply(draft(disks, (1, 2, 3), "change-address", addresses={"3": {"": ["kafka-3.new", 9093]}}))
     quorum = quorum_of(disks, 1, 2, 3)
     voters = {voter.voter_id: voter.endpoints for voter in quorum.longest.reading.image.voters}
     old = {voter.voter_id: voter.endpoints for voter in quorum.members[0].reading.image.voters}
     assert [(each.host, each.port) for each in voters[3]] == [("kafka-3.new", 9093)]
     assert voters | {3: old[3]} == old
     assert quorum.longest.voters == (1, 2, 3)
+
+
+def with_two_listeners(disks: Path) -> None:
+    """Give all voters a second listener, in a control batch at the end of the log of node 1."""
+    disk = read_quorum_disk(str(disks / "1" / METADATA))
+    voters = tuple(
+        replace(voter, endpoints=(*voter.endpoints, Endpoint(name="CONTROLLER_TLS", host="old", port=9094)))
+        for voter in disk.reading.image.voters
+    )
+    values = (KRaftVoters(version=0, voters=voters),)
+    epoch = max(end.epoch for end in END.values()) + 1
+    batch = encode_quorum_batch(values, base_offset=disk.end.offset, leader_epoch=epoch, timestamp_ms=NOW_MS)
+    log = max((disks / "1" / METADATA).glob("*.log"))
+    log.write_bytes(log.read_bytes() + batch)
+
+
+def test_of_several_listeners_none_is_guessed(disks: Path) -> None:
+    with_two_listeners(disks)
+    with pytest.raises(RefusedError) as refused:
+        draft(disks, (1, 2, 3), "change-address", addresses={"3": {"": ["kafka-3.new", 9093]}})
+    assert "node 3 has 2 controller listeners: CONTROLLER, CONTROLLER_TLS" in str(refused.value)
+    assert "--address 3/CONTROLLER=HOST:PORT --address 3/CONTROLLER_TLS=HOST:PORT" in str(refused.value)
+    with pytest.raises(RefusedError, match="no controller listener PLAIN in the log, but CONTROLLER, CONTROLLER_TLS"):
+        draft(disks, (1, 2, 3), "change-address", addresses={"3": {"PLAIN": ["kafka-3.new", 9093]}})
+    named = {"CONTROLLER": ["kafka-3.new", 9093], "CONTROLLER_TLS": ["kafka-3.new", 9095]}
+    plan = draft(disks, (1, 2, 3), "change-address", addresses={"3": named})
+    assert "node 3 at kafka-3.new:9093 (CONTROLLER), node 3 at kafka-3.new:9095 (CONTROLLER_TLS)" in str(
+        plan.plan.report.verdict
+    )
+    apply(plan)
+    voters = {voter.voter_id: voter.endpoints for voter in quorum_of(disks, 1, 2, 3).longest.reading.image.voters}
+    assert [(each.name, each.host, each.port) for each in voters[3]] == [
+        ("CONTROLLER", "kafka-3.new", 9093),
+        ("CONTROLLER_TLS", "kafka-3.new", 9095),
+    ]
+    assert [each.host for each in voters[2]][1:] == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("3/=a:1",), "is not ID=HOST:PORT"),
+        (("3/A=a:1", "3/A=b:2"), "3/A is named twice"),
+        (("x/A=a:1",), "is not ID=HOST:PORT"),
+    ],
+)
+def test_addresses_that_say_nothing(disks: Path, words: tuple[str, ...], why: str) -> None:
+    named = [word for each in words for word in ("--address", each)]
+    done = CliRunner().invoke(cli, ["quorum", str(disks / "1"), "change-address", *named])
+    assert done.exit_code == 2
+    assert why in done.stderr
 
 
 def test_the_end_is_cut(disks: Path) -> None:
@@ -214,7 +268,7 @@ def test_the_batch_of_the_offset_is_removed_whole(disks: Path) -> None:
 @pytest.mark.parametrize("stride", [9, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("action", "options"),
-    [("force-standalone", {}), ("cut", {"at": 30}), ("change-address", {"addresses": {"1": ["h", 1]}})],
+    [("force-standalone", {}), ("cut", {"at": 30}), ("change-address", {"addresses": {"1": {"": ["h", 1]}}})],
 )
 def test_killed_anywhere_it_is_undone(disks: Path, action: str, options: dict[str, Any], stride: int) -> None:
     root = disks / "1"
@@ -253,7 +307,7 @@ def test_a_stored_plan_is_the_same_plan(disks: Path) -> None:
     ("action", "options", "says"),
     [
         ("force-standalone", {}, "node 1 is the only voter already"),
-        ("change-address", {"addresses": {"1": ["kafka-1.new", 9093]}}, "have these addresses already"),
+        ("change-address", {"addresses": {"1": {"": ["kafka-1.new", 9093]}}}, "have these addresses already"),
     ],
 )
 def test_the_second_time_there_is_nothing_to_do(disks: Path, action: str, options: dict[str, Any], says: str) -> None:
@@ -291,7 +345,7 @@ def test_damage_in_the_middle(disks: Path) -> None:
     ("action", "options", "why"),
     [
         ("cut", {"at": 10_000}, "ends at offset"),
-        ("change-address", {"addresses": {"9": ["h", 1]}}, "node 9 is none of"),
+        ("change-address", {"addresses": {"9": {"": ["h", 1]}}}, "node 9 is none of"),
     ],
 )
 def test_what_cannot_be_done(disks: Path, action: str, options: dict[str, Any], why: str) -> None:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import (
+    DeniedError,
     FieldError,
     FormatError,
     LimitError,
@@ -16,6 +17,7 @@ from kafkalog_core.format.decompression import decompress
 from kafkalog_core.format.streams import OddStreamError
 from kafkalog_core.format.zookeeper.snapshots import decode_snapshot
 from kafkalog_core.storage.listing import names_in, stat_path
+from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.paths import exists, is_directory
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
@@ -75,6 +77,9 @@ def is_data_dir(path: str) -> bool:
     """Return whether a path is a data directory of ZooKeeper, or its version-2; a partition may have that name too."""
     try:
         return next(_files(path), None) is not None or next(_files(f"{path}/{VERSION_DIR}"), None) is not None
+    except DeniedError:
+        # A version-2 that is closed to this user: the reading then says so.
+        return is_directory(f"{path}/{VERSION_DIR}") and not is_broker_dir(path)
     except StorageError:
         return False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, SelectionError, StorageError
-from kafkalog_core.findings import found
+from kafkalog_core.findings import DENIED, found
 from kafkalog_core.format.zookeeper.layout import CREATES
 from kafkalog_core.kafka.sim.zookeeper.data_dir import read_snapshot
 from kafkalog_core.kafka.sim.zookeeper.tree import Tree, empty_tree, is_next, zxid_text
@@ -40,6 +40,10 @@ class UntilZxid(Struct, frozen=True):
 
     zxid: int | None = None
     time_ms: int | None = None
+
+
+_UNREAD: Final = frozenset((DENIED, "file.not-readable", "file.vanished", "object.replaced"))
+"""What `code_of_error` says of a file that cannot be read at all."""
 
 
 class Restored(Struct, kw_only=True):
@@ -136,8 +140,12 @@ def _replay(data_dir: DataDir, snapshots: Sequence[ZxidFile], end: int | None, p
             restored.last_zxid = zxid
         if zxid == restored.last_zxid:
             restored.last = transaction
-    if base.newest > restored.last_zxid and not restored.is_cut:
-        restored.gaps.append((restored.last_zxid + 1, base.newest))
+    # The name of a log is its first transaction (FileTxnLog.append): that one is missing with a log that is not read.
+    unread = {finding.path for finding in findings if finding.code in _UNREAD}
+    hidden = (file.zxid for file in data_dir.logs if file.path in unread and (end is None or file.zxid <= end))
+    newest = max([base.newest, *hidden])
+    if newest > restored.last_zxid and not restored.is_cut:
+        restored.gaps.append((restored.last_zxid + 1, newest))
     _judge(restored)
     return restored
 
