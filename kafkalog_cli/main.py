@@ -90,6 +90,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.cluster:cluster_command",
         "Show the cluster that the metadata log describes: nodes, topics, leaders, volumes.",
     ),
+    "diff": (
+        "kafkalog_cli.commands.diff:diff_command",
+        "Show what changed between two copies of a log directory.",
+    ),
     "groups": ("kafkalog_cli.commands.groups:groups_command", "Show offsets, members and lag of each consumer group."),
     "transactions": (
         "kafkalog_cli.commands.transactions:transactions_command",
