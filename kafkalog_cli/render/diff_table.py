@@ -34,7 +34,8 @@ _WORDS: Final = {
     "missing": ("that lacks records", "partition"),
     "damaged": ("damaged", "partition"),
     "log-start": ("whose log start moved", "partition"),
-    "cleaned": ("cleaned", "partition"),
+    "deleted": ("with segments deleted", "partition"),
+    "tail": ("with a torn tail in one copy", "partition"),
 }
 """How the first line counts changes of logs: the words after the number and the noun."""
 
@@ -57,6 +58,7 @@ _COLUMNS: Final = (
     TableColumn("change", _change),
     TableColumn("before", lambda row: plain(row.get("before")), flexible=True),
     TableColumn("after", lambda row: plain(row.get("after")), flexible=True),
+    count_column("segments", "segments", 1),
     count_column("records", "records"),
 )
 
@@ -84,6 +86,9 @@ class DiffTable(SummaryTable["DiffFound"]):
         if found.findings:
             style = "bold yellow" if not rows else style
         lines = sentence_texts(closed(_answer(found)), self.width, style)
+        details = [row.get("detail") for row in rows[:SHOWN]]
+        # Rows with one cause have it once, below the last of them.
+        ends = {id(row) for row, one, other in zip(rows, details, [*details[1:], None], strict=False) if one != other}
         lines += table_lines(
             _COLUMNS,
             rows,
@@ -91,7 +96,7 @@ class DiffTable(SummaryTable["DiffFound"]):
             noun="change",
             most=SHOWN,
             style_of=lambda row: _STYLES.get(str(row["change"]), ""),
-            below=self._below,
+            below=lambda row: self._below(row) if id(row) in ends else [],
         )
         commands = [command_text(row["next_command"]) for row in rows if row.get("next_command")]
         if commands:
@@ -137,7 +142,8 @@ def _answer(found: DiffFound) -> str:
     texts = []
     for words, (count, records) in counts.items():
         noun = nouns[words][1]
-        of_records = f" ({count_of(f'{records:,}', 'record')})" if noun == "partition" and records else ""
+        amount = "1 record" if records == 1 else f"{records:,} records"
+        of_records = f" ({amount})" if noun == "partition" and records else ""
         texts.append(f"{count_of(count, noun)} {nouns[words][0]}".rstrip() + of_records)
     return f"{count_of(len(found.differences), 'change')}: {', '.join(texts)}{unread}"
 

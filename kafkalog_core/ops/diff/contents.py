@@ -81,10 +81,10 @@ def read_images(old: Side, new: Side) -> Images:
         else:
             without.append(side.label)
     if without:
+        which = f"{without[0]} has no" if without[1:] == [] else "neither OLD nor NEW has a"
         result.notes.append(
-            f"Not compared: settings, quotas and ACLs, as {' and '.join(without)} has no metadata log "
-            f"({METADATA_TOPIC}-0). Name the log directory that has it, separated by a comma; with ZooKeeper the dataDir "
-            "of one of its servers."
+            f"Not compared: settings, quotas and ACLs, as {which} metadata log ({METADATA_TOPIC}-0). Name "
+            "the log directory that has it too, separated by a comma; with ZooKeeper the dataDir of one of its servers."
         )
     else:
         result.pair = (images[0], images[1])

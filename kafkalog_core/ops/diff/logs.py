@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogChanges", "LogTask", "compare_logs"]
 
-_TAILS: Final = frozenset({"torn-tail", "zero-filled"})
+_TAILS: Final = {"torn-tail": "a torn append", "zero-filled": "preallocated space"}
 """Damage that an append in progress leaves, and that a start truncates."""
 
 
@@ -269,34 +269,34 @@ class _Changes:
         )
 
     def _truncated(self) -> Iterator[Row]:
-        """Yield where the end of OLD was cut, and which leader epoch begins there in NEW.
+        """Yield where the end of OLD was cut, and the first leader epoch of NEW that OLD did not know.
 
-        A follower truncates to where the epoch of its leader begins (KIP-101, `OffsetsForLeaderEpochUtils`); the
-        recovery of an unclean start truncates too, and the next epoch of that leader begins there as well.
+        A follower truncates to where its log leaves that of its leader, whose epoch is later than all of its own
+        (KIP-101, KIP-279). The recovery of an unclean start truncates too, and the broker may lead in the next epoch.
         """
         span = self._spans.get("truncated")
         if span is None or span.first is None:
             return
         fork = span.first
-        known = [
+        old, new = (
             history(log.epochs, cursor.epochs, cursor.end_offset)
             for log, cursor in zip((self._old, self._new), self._cursors, strict=True)
-        ]
-        old, new = (_epoch_at(each, fork) for each in known)
-        if new is not None and (old is None or new.epoch > old.epoch):
-            where = "there" if new.start_offset == fork else f"at offset {new.start_offset}"
-            of_old = "" if old is None else f", where OLD has epoch {old.epoch}"
+        )
+        last = -1 if old.latest is None else old.latest
+        later = next((each for each in new.epochs if each.epoch > last), None)
+        if later is not None:
+            own = old.latest if old.latest is not None else "none"
             detail = (
-                f"Leader epoch {new.epoch} begins {where} in NEW{of_old}: the broker followed the leader of that epoch, "
-                "or recovered the log before it led."
+                f"Leader epoch {later.epoch} begins at offset {later.start_offset} in NEW, and the last one of OLD is "
+                f"{own}: the broker followed the leader of that epoch, or recovered its log before."
             )
         else:
-            detail = "No later leader epoch begins there: a recovery after a crash, a repair, or NEW is the older copy."
+            detail = "NEW has no later leader epoch: a recovery after a crash, a repair, or NEW is the older copy."
         yield self._row(
             "truncated",
-            before=str(known[0].end_offset),
+            before=str(old.end_offset),
             after=str(fork),
-            leader_epoch=None if new is None else new.epoch,
+            leader_epoch=None if later is None else later.epoch,
             detail=detail,
             next_command=self._dump("truncated"),
         )
@@ -321,7 +321,11 @@ class _Changes:
             yield self._row(
                 "tail" if is_tail and change not in self._spans else change,
                 bytes=counts[side][1],
-                detail=f"{label} ends in a torn append:{what}." if is_tail else f"Damage in {label}:{what}{others}.",
+                detail=(
+                    f"{label} ends in {_TAILS[flaw.reason]}:{what}."
+                    if flaw is not None and is_tail
+                    else f"Damage in {label}:{what}{others}."
+                ),
                 next_command=shell_line(["kafkalog", "verify", log.partition.path]),
             )
 
@@ -339,33 +343,30 @@ class _Changes:
             # UnifiedLog.maybeIncrementLogStartOffset, by DeleteRecords or by what a leader answers to a fetch
             detail = "It is within a segment: DeleteRecords, or a leader whose segments end elsewhere."
         else:
-            detail = f"{count_of(len(gone), 'segment')} deleted: retention, or DeleteRecords up to the end of a segment."
+            detail = "Segments deleted at the front: retention, or DeleteRecords up to the end of a segment."
         # Records before a log start offset within a segment are still in the file: their number is not known.
-        deleted: Row = self._spans["deleted"].columns if "deleted" in self._spans else {}
+        is_counted = "deleted" in self._spans and new.start <= new.first
+        deleted: Row = self._spans["deleted"].columns if is_counted else {}
         change = "log-start" if old.start != new.start else "deleted"
         yield self._row(change, **bounds, **files, **deleted, detail=detail)
 
     def _cleaned(self) -> Iterator[Row]:
         """Yield what the cleaner removed; without a record less, that segments were written again."""
-        old, new = self._old.segments, self._new.segments
-        truncated = self._spans.get("truncated", _Span()).first
-        end = min([each.base_offset for each in old[-1:]] + ([] if truncated is None else [truncated]), default=0)
-        before = {each.base_offset: each.size_bytes for each in old if self._new.first <= each.base_offset < end}
-        after = {each.base_offset: each.size_bytes for each in new[:-1] if each.base_offset < end}
+        old, new = ({each.base_offset: each.size_bytes for each in log.segments} for log in (self._old, self._new))
+        fork = self._spans["truncated"].first if "truncated" in self._spans else None
+        common = [base for base in old.keys() & new.keys() if fork is None or base <= fork]
+        # Up to the last segment that begins at one offset in both, so that their sizes are of the same offsets.
+        end = max(common, default=0)
+        before, after = ({base: each for base, each in sizes.items() if base < end} for sizes in (old, new))
+        before = {base: each for base, each in before.items() if base >= self._new.first}
         written = [base for base, size_bytes in before.items() if after.get(base) != size_bytes]
         files: Row = {"segments": len(written), "bytes": sum(before.values()) - sum(after.values())}
         if "cleaned" in self._spans:
-            yield self._row("cleaned", **files, detail=f"{count_of(len(written), 'segment')} of OLD cleaned.")
+            yield self._row("cleaned", **files)
         elif written and not self._spans.keys() & {"missing", "restored", "damaged", "repaired"}:
-            detail = f"{count_of(len(written), 'segment')} of OLD have other sizes or bounds in NEW, with the same records."
+            detail = "Segments of OLD have other sizes or bounds in NEW, with the same records."
             yield self._row("rewritten", **files, detail=detail)
 
 
 def _place(flaw: Flaw) -> str:
     return f"{count_of(flaw.size_bytes, 'byte')} at byte {flaw.position} of {os.path.basename(flaw.path)} ({flaw.reason})"
-
-
-def _epoch_at(known: History, offset: int) -> EpochStart | None:
-    """Return the leader epoch at an offset, and where it begins; None: none is known there."""
-    before = [each for each in known.epochs if each.start_offset <= offset]
-    return before[-1] if before else None

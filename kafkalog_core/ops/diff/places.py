@@ -219,20 +219,17 @@ class Places:
 
     def _moved(self) -> Iterator[Row]:
         """Yield the partitions in another log directory of the broker, by the directory.id of both (KIP-858)."""
-        ids: dict[str | None, str | None] = {}
+        of_old, of_new = (
+            {path: identity_of(path).directory_id for path in disks.disks.brokers} for disks in (self._old, self._new)
+        )
         for place in sorted(self._old.copies.keys() & self._new.copies.keys()):
-            if not self._request.takes(place[0]):
-                continue
-            dirs = [disks.copies[place].log_dir for disks in (self._old, self._new)]
-            for each in dirs:
-                if each not in ids:
-                    ids[each] = identity_of(each).directory_id
-            before, after = ids[dirs[0]], ids[dirs[1]]
-            is_known = {before, after} <= {ids[each] for each in self._old.disks.brokers if each in ids}
-            if None not in {before, after} and before != after and is_known:
-                name = f"{place[0]}-{place[1]}"
+            old, new = self._old.copies[place], self._new.copies[place]
+            before, after = of_old.get(old.log_dir or ""), of_new.get(new.log_dir or "")
+            # A directory.id that the other side does not have is of a disk that was formatted again.
+            is_move = before != after and (after in of_old.values() or before in of_new.values())
+            if None not in {before, after} and is_move and self._request.takes(place[0]):
                 row: Row = {"topic": place[0], "partition": place[1], "before": before, "after": after}
-                yield difference("partition", "moved", name, **row, path=self._new.copies[place].place.path)
+                yield difference("partition", "moved", f"{place[0]}-{place[1]}", **row, path=new.place.path)
 
 
 def _topic_ids(copies: Mapping[TopicPartition, PartitionCopy]) -> dict[TopicPartition, str | None]:

@@ -138,7 +138,7 @@ def test_a_truncated_end_by_the_epoch_of_the_new_leader(tmp_path: Path) -> None:
     assert [row["change"] for row in found] == ["truncated", "added"]
     assert span(found[0]) == (25, 20, 44)
     assert (found[0]["after"], found[0]["leader_epoch"]) == ("20", 3)
-    assert found[0]["detail"].startswith("Leader epoch 3 begins there in NEW, where OLD has epoch 0")
+    assert found[0]["detail"].startswith("Leader epoch 3 begins at offset 20 in NEW, and the last one of OLD is 0")
     assert found[0]["next_command"] == f"kafkalog dump --records --offsets 20..44 {old}/t-0"
     assert span(found[1]) == (15, 20, 34)
     assert run(old, new)[1].startswith("2 changes: 1 partition truncated (25 records), 1 partition with new records")
@@ -149,7 +149,7 @@ def test_a_truncated_end_without_a_later_epoch(tmp_path: Path) -> None:
     old, new = pair(tmp_path, {0: log}, {0: log[:6]})
     row = only(old, new)
     assert (row["change"], row["before"], row["after"]) == ("truncated", "50", "30")
-    assert row["detail"].startswith("No later leader epoch begins there")
+    assert row["detail"].startswith("NEW has no later leader epoch")
 
 
 def test_a_cleaned_log(tmp_path: Path) -> None:
