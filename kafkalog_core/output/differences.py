@@ -35,14 +35,16 @@ DIFFERENCE: Final = new_table(
     Column(
         "records",
         "int64",
-        "records that were added, deleted, or are elsewhere, by the headers of their batches (a compressed batch of "
-        "magic 0 or 1 counts as one at least); null: unknown",
+        "records that were added, or are gone, by the headers of their batches; null: unknown, as where a log has "
+        "compressed batches of magic 0 or 1, or where the log start offset is within a segment",
     ),
     Column("first_offset", "int64", "of these records"),
     Column("last_offset", "int64", "of these records; records between may be the same in both"),
     Column("segments", "int64", "segments that were deleted or written again; null: it is not about segments"),
     Column("bytes", "int64", "bytes of log that are gone with it; damage: its size"),
-    Column("leader_epoch", "int32", "truncated: the leader epoch of NEW at that offset; null: unknown"),
+    Column("leader_epoch", "int32", 
+        "truncated: the first leader epoch of NEW that OLD did not know, else that of NEW's records there; null: none",
+    ),
     Column("path", "string", "the directory in NEW; in OLD of what NEW does not have; null: it is about none"),
     Column("detail", "string", "what is known of its cause; null: nothing more"),
     Column("next_command", "string", "the command line that shows more; null: none"),

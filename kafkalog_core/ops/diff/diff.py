@@ -119,7 +119,7 @@ def _count(result: LogChanges, report: Report) -> None:
     report.files += result.files
     report.bytes += result.size_bytes
     report.batches += result.batches
-    report.records += result.records
+    report.records += result.records or 0
 
 
 def _rank(row: Row) -> tuple[int, int]:

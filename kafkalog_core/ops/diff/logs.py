@@ -59,14 +59,17 @@ class LogTask(Struct, frozen=True, kw_only=True):
 
 
 class LogChanges(Struct, frozen=True, kw_only=True):
-    """The result of one partition: `difference` rows, findings about what cannot be read, and what was read."""
+    """The result of one partition: `difference` rows, findings about what cannot be read, and what was read.
+
+    `records` is None if headers do not count them: those of compressed batches of magic 0 and 1.
+    """
 
     rows: tuple[Row, ...] = ()
     findings: tuple[Finding, ...] = ()
     files: int = 0
     size_bytes: int = 0
     batches: int = 0
-    records: int = 0
+    records: int | None = 0
 
 
 class _Log(Struct, frozen=True):
@@ -124,7 +127,7 @@ def compare_logs(task: LogTask, advance: Callable[[int], None]) -> LogChanges:
     formats = {log.partition.format for log in logs}
     is_pair = task.old is not None and task.new is not None
     if "v07" in formats:
-        return LogChanges(rows=tuple(_sizes_of_07(task, *logs)) if is_pair else ())
+        return LogChanges(rows=tuple(_sizes_of_07(task, *logs)) if is_pair else (), records=None)
     with ExitStack() as stack:
         options = ScanOptions(max_batch_bytes=task.max_batch_bytes, check=task.is_deep)
         parts = _unshared(logs[0].segments, logs[1].segments) if is_pair else [log.segments for log in logs]
@@ -144,7 +147,7 @@ def compare_logs(task: LogTask, advance: Callable[[int], None]) -> LogChanges:
         files=sum(len(segments) for segments in parts),
         size_bytes=sum(segment.size_bytes for segments in parts for segment in segments),
         batches=sum(cursor.batches for cursor in cursors),
-        records=sum(cursor.records for cursor in cursors),
+        records=sum(cursor.records for cursor in cursors) if all(each.is_counted for each in cursors) else None,
     )
 
 
@@ -258,6 +261,8 @@ class _Changes:
     def _row(self, change: str, **columns: object) -> Row:
         task = self._task
         span: Row = self._spans[change].columns if change in self._spans else {}
+        if span and not all(cursor.is_counted for cursor in self._cursors):
+            span["records"] = None
         place: Row = {"topic": task.topic, "partition": task.partition, "path": self._new.partition.path}
         return difference("partition", change, task.name, **(place | span | columns))
 
@@ -283,12 +288,19 @@ class _Changes:
             for log, cursor in zip((self._old, self._new), self._cursors, strict=True)
         )
         last = -1 if old.latest is None else old.latest
-        later = next((each for each in new.epochs if each.epoch > last), None)
-        if later is not None:
-            own = old.latest if old.latest is not None else "none"
+        chosen = next((each for each in new.epochs if each.epoch > last), None)
+        own = "none" if old.latest is None else str(old.latest)
+        if chosen is not None:
             detail = (
-                f"Leader epoch {later.epoch} begins at offset {later.start_offset} in NEW, and the last one of OLD is "
+                f"Leader epoch {chosen.epoch} begins at offset {chosen.start_offset} in NEW, and the last one of OLD is "
                 f"{own}: the broker followed the leader of that epoch, or recovered its log before."
+            )
+        elif new.end_offset > fork and new.epochs and old.epochs:
+            # After an unclean election the leader's own records have an earlier epoch than those that are gone.
+            chosen = max((each for each in new.epochs if each.start_offset <= fork), default=new.epochs[0])
+            detail = (
+                f"NEW has records of leader epoch {chosen.epoch} there, and the last epoch of OLD is {own}: the broker "
+                "followed a leader without these records."
             )
         else:
             detail = "NEW has no later leader epoch: a recovery after a crash, a repair, or NEW is the older copy."
@@ -296,7 +308,7 @@ class _Changes:
             "truncated",
             before=str(old.end_offset),
             after=str(fork),
-            leader_epoch=None if later is None else later.epoch,
+            leader_epoch=None if chosen is None else chosen.epoch,
             detail=detail,
             next_command=self._dump("truncated"),
         )
@@ -345,7 +357,8 @@ class _Changes:
         else:
             detail = "Segments deleted at the front: retention, or DeleteRecords up to the end of a segment."
         # Records before a log start offset within a segment are still in the file: their number is not known.
-        is_counted = "deleted" in self._spans and new.start <= new.first
+        is_counted = new.start <= new.first and all(cursor.is_counted for cursor in self._cursors)
+        is_counted = is_counted and "deleted" in self._spans
         deleted: Row = self._spans["deleted"].columns if is_counted else {}
         change = "log-start" if old.start != new.start else "deleted"
         yield self._row(change, **bounds, **files, **deleted, detail=detail)

@@ -163,7 +163,7 @@ class Places:
         place: Row = {
             "topic": topic,
             "partition": number,
-            "records": sum(results[each.place.path].records for each in copies if each.place.path in results),
+            "records": _records(copies, results),
             "bytes": sum(results[each.place.path].size_bytes for each in copies if each.place.path in results),
             "path": copies[0].place.path,
         }
@@ -195,12 +195,11 @@ class Places:
             first_of(sorted({str(each) for place, each in known.items() if place[0] == topic})) for known in self._ids
         ]
         copies = [*self._of(self._old, topic, self._old.numbers_of(topic))]
-        lost = sum(results[each.place.path].records for each in copies if each.place.path in results)
-        detail = (
-            f"Deleted and created again: {count_of(lost, 'record')} of OLD in {count_of(len(copies), 'partition')} are "
-            "those of the other topic id."
-        )
-        return difference("topic", "recreated", topic, topic=topic, before=ids[0], after=ids[1], detail=detail)
+        lost = _records(copies, results)
+        of_records = "the records" if lost is None else count_of(lost, "record")
+        detail = f"Deleted and created again: {of_records} of OLD in {count_of(len(copies), 'partition')} are not in NEW."
+        row: Row = {"before": ids[0], "after": ids[1], "records": lost}
+        return difference("topic", "recreated", topic, topic=topic, **row, detail=detail)
 
     def _deleted(self, topic: str, *, is_shown: bool) -> Iterator[Row]:
         """Yield what became of directories that were set aside before, and those of a topic that has no other ones."""
@@ -230,6 +229,13 @@ class Places:
             if None not in {before, after} and is_move and self._request.takes(place[0]):
                 row: Row = {"topic": place[0], "partition": place[1], "before": before, "after": after}
                 yield difference("partition", "moved", f"{place[0]}-{place[1]}", **row, path=new.place.path)
+
+
+def _records(copies: Iterable[PartitionCopy], results: Mapping[str, LogChanges]) -> int | None:
+    """Return the number of records in some logs; None: the headers of one of them do not count them."""
+    counts = [results[each.place.path].records for each in copies if each.place.path in results]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _topic_ids(copies: Mapping[TopicPartition, PartitionCopy]) -> dict[TopicPartition, str | None]:
