@@ -115,7 +115,7 @@ COMMANDS: Final = {
     "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script for a shell."),
 }
 SECTIONS: Final = {
-    "Look (what is in these files, are they sound?)": ("verify", "dump", "explain"),
+    "Look (what is in these files, are they sound?)": ("verify", "dump", "diff", "explain"),
     "Find (where is a record?)": ("seek", "which-partition"),
     "Consumers and producers (where did each stand, and what does it wait for?)": ("groups", "transactions", "impact"),
     "Forecast (what will a broker do, and why not?)": ("preflight", "retain", "compact", "roll"),
@@ -145,12 +145,12 @@ MEANT: Final = {
     "broker": ("cluster",),
     "brokers": ("cluster",),
     "clean": ("compact",),
-    "compare": ("spark replicas",),
+    "changes": ("diff",),
+    "compare": ("diff", "spark replicas"),
     "consumers": ("groups", "serve"),
     "controllers": ("quorum",),
     "decode": ("dump --records",),
     "delete": ("retain",),
-    "diff": ("spark replicas",),
     "du": ("dump --segments",),
     "export": ("spark export", "dump --records --ndjson"),
     "find": ("seek", "dump --contains TEXT"),

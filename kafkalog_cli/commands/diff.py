@@ -106,6 +106,8 @@ def _side(label: str, text: str, report: Report) -> Side:
     zookeeper_dirs = tuple(path for path in paths if is_data_dir(path))
     rest = tuple(path for path in paths if path not in zookeeper_dirs)
     if not rest:
-        raise click.UsageError(f"{label} has no log directory; kafkalog zookeeper --diff compares two ZooKeeper servers")
+        raise click.UsageError(
+            f"{label} has no log directory; kafkalog zookeeper --diff compares two ZooKeeper servers"
+        )
     targets: tuple[Target, ...] = resolve_readable(rest, Selection(), report)
     return Side(label=label, paths=paths, targets=targets, zookeeper_dirs=zookeeper_dirs)

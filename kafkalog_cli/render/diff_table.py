@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
 from kafkalog_cli.command import ExitStatus
-from kafkalog_cli.render.cells import NONE, number, plain
+from kafkalog_cli.render.cells import number, plain
 from kafkalog_cli.render.grid import TableColumn, count_column, table_lines
 from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, sentence_texts
 from kafkalog_core.text import count_of, first_of

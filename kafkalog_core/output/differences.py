@@ -42,7 +42,9 @@ DIFFERENCE: Final = new_table(
     Column("last_offset", "int64", "of these records; records between may be the same in both"),
     Column("segments", "int64", "segments that were deleted or written again; null: it is not about segments"),
     Column("bytes", "int64", "bytes of log that are gone with it; damage: its size"),
-    Column("leader_epoch", "int32", 
+    Column(
+        "leader_epoch",
+        "int32",
         "truncated: the first leader epoch of NEW that OLD did not know, else that of NEW's records there; null: none",
     ),
     Column("path", "string", "the directory in NEW; in OLD of what NEW does not have; null: it is about none"),

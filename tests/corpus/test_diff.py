@@ -48,7 +48,12 @@ def _pairs(corpus: Path) -> list[tuple[Path, Path, Path, Path]]:
     """Log directories before and after something, each with what a consumer read then."""
     pairs = []
     for case in sorted(corpus.glob("*/*")):
-        for one, other in (("before", "after"), ("before", "after-1"), ("before-2", "after-2"), ("before-3", "after-3")):
+        for one, other in (
+            ("before", "after"),
+            ("before", "after-1"),
+            ("before-2", "after-2"),
+            ("before-3", "after-3"),
+        ):
             pairs.append((case / one, case / other, case / f"truth-{one}", case / f"truth-{other}"))
         for one, other in (("before", "after"), ("after", "after2")):
             pairs.append((case / one / "logdir", case / other / "logdir", case / one / "truth", case / other / "truth"))
@@ -117,7 +122,9 @@ def test_who_truncated_the_followers_of_an_unclean_election(corpus: Path) -> Non
         (row,) = _of(found, "rep.diverged-0", frozenset({"truncated"}))
         assert (row["leader_epoch"], row["after"], row["records"]) == (2, "100", 35)
     if (directory / "diverged" / "broker-1-killed-as-old-leader").is_dir():
-        leader = _differences(directory / "diverged" / "broker-1-killed-as-old-leader", directory / "final" / "broker-1")
+        leader = _differences(
+            directory / "diverged" / "broker-1-killed-as-old-leader", directory / "final" / "broker-1"
+        )
         assert not leader.differences
 
 

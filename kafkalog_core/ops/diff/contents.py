@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.command_lines import shell_line
 from kafkalog_core.engine.report import Report
-from kafkalog_core.engine.targets import LogDirTarget
+from kafkalog_core.engine.targets import LogDirTarget, PartitionTarget
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.sim.metadata_log import EVERYTHING
@@ -27,13 +27,14 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.ops.diff.places import Disks
     from kafkalog_core.ops.diff.request import DiffRequest, Row, Side
     from kafkalog_core.progress import Progress
     from kafkalog_core.topics.cluster_image import ClusterImage
 
-__all__ = ["Images", "Metadata", "broker_rows", "group_rows", "read_images", "setting_rows", "transaction_rows"]
+__all__ = ["Images", "broker_rows", "group_rows", "read_images", "setting_rows", "transaction_rows"]
 
 _OF_NODES: Final = frozenset(("cluster_broker", "cluster_controller", "cluster_partition"))
 """Changes of nodes, leaders and replicas: a restart changes all of them, and `kafkalog cluster --diff` shows them."""
@@ -56,13 +57,6 @@ class Images(Struct):
         return None if self.pair is None else frozenset(topic.name for topic in self.pair[1].topics.values())
 
 
-class Metadata(Struct, frozen=True):
-    """Changes that the metadata has: rows, and how many of nodes, leaders and replicas were left out."""
-
-    rows: list[Row]
-    of_nodes: int
-
-
 def read_images(old: Side, new: Side) -> Images:
     """Read the metadata of both sides: ZooKeeper's where its directory was named, else that of the metadata log."""
     images: list[ClusterImage] = []
@@ -73,11 +67,11 @@ def read_images(old: Side, new: Side) -> Images:
         if side.zookeeper_dirs:
             reading = read_zookeeper(request, [*log_dirs_of(request).log_dirs])
             images.append(reading.image)
-            findings += (finding.row() for finding in reading.findings)
+            findings.extend(finding.row() for finding in reading.findings)
         elif any(is_directory(f"{target.path}/{METADATA_TOPIC}-0") for target in side.targets):
             newest, _ = read_newest(disks_of(side.targets), EVERYTHING)
             images.append(newest.image)
-            findings += unread_findings(newest)
+            findings.extend(unread_findings(newest))
         else:
             without.append(side.label)
     if without:
@@ -91,8 +85,8 @@ def read_images(old: Side, new: Side) -> Images:
     return result
 
 
-def setting_rows(request: DiffRequest, images: Images, on_disk: frozenset[str]) -> Metadata:
-    """Return what the metadata of both sides differ in.
+def setting_rows(request: DiffRequest, images: Images, on_disk: frozenset[str]) -> tuple[list[Row], int]:
+    """Return what the metadata of both sides differ in, and how many changes of nodes and leaders were left out.
 
     Args:
         request: which topics are wanted.
@@ -100,7 +94,7 @@ def setting_rows(request: DiffRequest, images: Images, on_disk: frozenset[str]) 
         on_disk: topics about which the directories say the same already.
     """
     if images.pair is None:
-        return Metadata([], 0)
+        return [], 0
     old, new = ({topic.name for topic in image.topics.values()} for image in images.pair)
     rows, of_nodes = [], 0
     for each in differences(*images.pair, topics=request.topics):
@@ -112,12 +106,16 @@ def setting_rows(request: DiffRequest, images: Images, on_disk: frozenset[str]) 
         if kind == "cluster_topic":
             if what in on_disk and each.get("column") in {None, "topic_id"}:
                 continue
-            change = "recreated" if each.get("column") == "topic_id" else {"added": "new", "removed": "gone"}.get(change, change)
+            change = (
+                "recreated"
+                if each.get("column") == "topic_id"
+                else {"added": "new", "removed": "gone"}.get(change, change)
+            )
             columns |= {"topic": what, "detail": "By the metadata; these directories have no partition that shows it."}
         elif kind == "cluster_config" and change == "removed" and _topic_of(what) in old - new:
             continue  # with its topic
         rows.append(difference(kind.removeprefix(_PREFIX), change, what, **columns))
-    return Metadata(rows, of_nodes)
+    return rows, of_nodes
 
 
 def _topic_of(resource: str) -> str:
@@ -129,7 +127,7 @@ def _topic_of(resource: str) -> str:
 def broker_rows(old: Disks, new: Disks) -> Iterator[Row]:
     """Yield what the meta.properties of both sides differ in: whose disks they are."""
     for column in ("cluster_id", "node_id"):
-        values = [{getattr(identity_of(path), column) for path in disks.disks.brokers} for disks in (old, new)]
+        values = [{getattr(identity_of(path), column) for path in disks.brokers} for disks in (old, new)]
         before, after = (", ".join(sorted(str(each) for each in some)) for some in values)
         if before != after and all(values):
             detail = "The meta.properties of OLD and NEW differ: these are not two copies of one broker."
@@ -142,10 +140,11 @@ def group_rows(request: DiffRequest, progress: Progress) -> tuple[list[Row], lis
     """Return what became of groups and their committed offsets, findings by side, and notes."""
     known: list[dict[tuple[str, str], dict[TopicPartition, int]]] = []
     findings: list[list[Row]] = []
+    has_zookeeper = request.has_zookeeper
     for side in (request.old, request.new):
         asked = GroupsRequest(
             targets=side.targets,
-            zookeeper_dirs=side.zookeeper_dirs,
+            zookeeper_dirs=side.zookeeper_dirs if has_zookeeper else (),
             now_ms=request.now_ms,
             jobs=request.jobs,
             max_batch_bytes=request.max_batch_bytes,
@@ -248,17 +247,15 @@ def transaction_rows(
         )
 
 
-def _narrowed(side: Side, changed: frozenset[TopicPartition] | None) -> tuple[LogDirTarget, ...]:
+def _narrowed(side: Side, changed: frozenset[TopicPartition] | None) -> tuple[Target, ...]:
     """Return the targets of a side with the changed partitions alone; coordinators are found in all of them."""
     if changed is None:
-        return side.targets  # type: ignore[return-value]
-    found = []
+        return side.targets
+    found: list[Target] = []
     for target in side.targets:
-        places = target.partitions if isinstance(target, LogDirTarget) else (target.place,)  # type: ignore[union-attr]
-        kept = tuple(each for each in places if (each.name.topic, each.name.partition) in changed)
         if isinstance(target, LogDirTarget):
+            kept = tuple(each for each in target.partitions if (each.name.topic, each.name.partition) in changed)
             found.append(replace(target, partitions=kept, is_whole=False))
-        elif kept:
-            found.append(target)  # type: ignore[arg-type]
+        elif isinstance(target, PartitionTarget) and (target.place.name.topic, target.place.name.partition) in changed:
+            found.append(target)
     return tuple(found)
-

@@ -77,15 +77,15 @@ def diff(request: DiffRequest, report: Report, progress: Progress = NO_PROGRESS)
             changed.add((task.topic, task.partition))
     images = read_images(request.old, request.new)
     rows += places.rows(alone, images.topics_after)
-    settings = setting_rows(request, images, frozenset(str(row["topic"]) for row in rows if row["kind"] == "topic"))
-    rows += settings.rows
+    on_disk = frozenset(str(row["topic"]) for row in rows if row["kind"] == "topic")
+    settings, of_nodes = setting_rows(request, images, on_disk)
+    rows += settings
     rows += broker_rows(old, new)
     notes = list(images.notes)
     topics = {topic for topic, _ in changed}
-    has_zookeeper = bool(request.old.zookeeper_dirs and request.new.zookeeper_dirs)
     # Equal logs have the same groups and transactions: they are read only where the logs differ.
     pairs = [images.findings]
-    if request.topics or has_zookeeper or not topics.isdisjoint({OFFSETS_TOPIC, SHARE_STATE_TOPIC}):
+    if request.topics or request.has_zookeeper or not topics.isdisjoint({OFFSETS_TOPIC, SHARE_STATE_TOPIC}):
         of_groups, found, more = group_rows(request, progress)
         rows += of_groups
         notes += more
@@ -97,9 +97,9 @@ def diff(request: DiffRequest, report: Report, progress: Progress = NO_PROGRESS)
     as_before = places.as_before()
     if rows and as_before is not None:
         notes.append(as_before)
-    if settings.of_nodes:
+    if of_nodes:
         command = shell_line(["kafkalog", "cluster", "--diff", request.old.paths[0], *request.new.paths])
-        count = count_of(settings.of_nodes, "change")
+        count = count_of(of_nodes, "change")
         notes.append(f"Left out: {count} of nodes, leaders and replicas, as each restart makes them: {command}")
     for row in findings:
         report.add_finding(row)

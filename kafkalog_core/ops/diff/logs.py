@@ -16,7 +16,7 @@ from kafkalog_core.findings import Finding, found
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
-from kafkalog_core.kafka.sim.logdir.leader_epochs import History, history, read_epoch_file
+from kafkalog_core.kafka.sim.logdir.leader_epochs import history, read_epoch_file
 from kafkalog_core.kafka.sim.logfiles import is_compacted
 from kafkalog_core.ops.diff.request import difference
 from kafkalog_core.ops.replicas.comparison import BatchCursor, Share, lockstep
@@ -48,7 +48,6 @@ class LogTask(Struct, frozen=True, kw_only=True):
     `old` or `new` is None for a partition that only one side has: its records are counted.
     """
 
-    name: str
     topic: str
     partition: int
     old: PartitionCopy | None
@@ -56,6 +55,11 @@ class LogTask(Struct, frozen=True, kw_only=True):
     is_deep: bool
     max_batch_bytes: int
     size_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the partition."""
+        return f"{self.topic}-{self.partition}"
 
 
 class LogChanges(Struct, frozen=True, kw_only=True):
@@ -292,8 +296,8 @@ class _Changes:
         own = "none" if old.latest is None else str(old.latest)
         if chosen is not None:
             detail = (
-                f"Leader epoch {chosen.epoch} begins at offset {chosen.start_offset} in NEW, and the last one of OLD is "
-                f"{own}: the broker followed the leader of that epoch, or recovered its log before."
+                f"Leader epoch {chosen.epoch} begins at offset {chosen.start_offset} in NEW, and the last one of OLD "
+                f"is {own}: the broker followed the leader of that epoch, or recovered its log before."
             )
         elif new.end_offset > fork and new.epochs and old.epochs:
             # After an unclean election the leader's own records have an earlier epoch than those that are gone.
@@ -382,4 +386,6 @@ class _Changes:
 
 
 def _place(flaw: Flaw) -> str:
-    return f"{count_of(flaw.size_bytes, 'byte')} at byte {flaw.position} of {os.path.basename(flaw.path)} ({flaw.reason})"
+    return (
+        f"{count_of(flaw.size_bytes, 'byte')} at byte {flaw.position} of {os.path.basename(flaw.path)} ({flaw.reason})"
+    )

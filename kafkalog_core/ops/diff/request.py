@@ -57,6 +57,11 @@ class DiffRequest(Struct, frozen=True, kw_only=True):
     jobs: int = 1
     max_batch_bytes: int = MAX_BATCH_BYTES
 
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether a ZooKeeper server of both sides is there, so that the groups in them can be compared."""
+        return bool(self.old.zookeeper_dirs and self.new.zookeeper_dirs)
+
     def takes(self, topic: object) -> bool:
         """Return whether the changes of a topic are wanted."""
         return not self.topics or any(fnmatchcase(str(topic), glob) for glob in self.topics)

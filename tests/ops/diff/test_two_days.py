@@ -60,6 +60,13 @@ def test_it_is_on_the_first_screen(days: Path, monkeypatch: pytest.MonkeyPatch) 
     assert all(len(line) <= 80 for line in lines if "kafkalog " not in line)
 
 
+def test_the_page_shows_it(days: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    page = (ARCHIVE.parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
+    shown = page.split("```text\n", 1)[1].split("```", 1)[0]
+    assert run(days / "yesterday", days / "today").startswith(shown)
+
+
 def test_nothing_between_a_day_and_its_copy(days: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(days / "today", tmp_path / "copy", copy_function=shutil.copyfile)
     assert rows(days / "today", copy) == []
