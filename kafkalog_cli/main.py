@@ -103,6 +103,10 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.cluster:cluster_command",
         "Show the cluster that the metadata log describes: nodes, topics, leaders, volumes.",
     ),
+    "diff": (
+        "kafkalog_cli.commands.diff:diff_command",
+        "Show what changed between two copies of a log directory.",
+    ),
     "groups": ("kafkalog_cli.commands.groups:groups_command", "Show offsets, members and lag of each consumer group."),
     "transactions": (
         "kafkalog_cli.commands.transactions:transactions_command",
@@ -128,7 +132,7 @@ COMMANDS: Final = {
     "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script for a shell."),
 }
 SECTIONS: Final = {
-    "Look (what is in these files, are they sound?)": ("verify", "dump", "usage", "explain"),
+    "Look (what is in these files, are they sound?)": ("verify", "dump", "usage", "diff", "explain"),
     "Find (where is a record?)": ("seek", "which-partition"),
     "Consumers and producers (where did each stand, and what does it wait for?)": ("groups", "transactions", "impact"),
     "Forecast (what will a broker do, and why not?)": ("preflight", "retain", "compact", "roll"),
@@ -159,7 +163,8 @@ MEANT: Final = {
     "broker": ("cluster",),
     "brokers": ("cluster",),
     "clean": ("compact",),
-    "compare": ("replicas",),
+    "changes": ("diff",),
+    "compare": ("diff", "replicas"),
     "consumers": ("groups", "serve"),
     "controllers": ("quorum",),
     "decode": ("dump --records",),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.render.columns import Transactions
     from kafkalog_core.ops.cluster.request import ChangeBasis, ClusterFound
     from kafkalog_core.ops.compact.forecast import CompactForecast
+    from kafkalog_core.ops.diff.request import DiffFound
     from kafkalog_core.ops.dump.parallel import ChunkWriter
     from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
     from kafkalog_core.ops.impact.impact import Impacts
@@ -53,6 +54,7 @@ __all__ = [
     "CLUSTER_EVENTS",
     "COMPACTIONS",
     "COMPATS",
+    "DIFFERENCES",
     "EXPORTS",
     "FREEZES",
     "IMPACTS",
@@ -377,6 +379,11 @@ REPLICAS: Final[ResultKind[Comparison | Finding | GroupCosts]] = ResultKind(
     tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.IMPACT, tables.FINDING),
     rows_of=f"{_OPS}.replicas.compare:rows_of",
     for_people={"table": f"{_RENDER}.replica_table:ReplicaTable"},
+)
+DIFFERENCES: Final[ResultKind[DiffFound]] = ResultKind(
+    tables=(tables.DIFFERENCE, tables.FINDING),
+    rows_of=f"{_OPS}.diff.request:DiffFound.chunks",
+    for_people={"table": f"{_RENDER}.diff_table:DiffTable"},
 )
 TRANSACTIONS: Final[ResultKind[TransactionsFound]] = ResultKind(
     tables=(tables.TRANSACTION, tables.TRANSACTION_PART, tables.STABLE_OFFSET, tables.DAMAGE, tables.FINDING),

@@ -23,6 +23,7 @@ from kafkalog_core.output.consumers import (
     TRANSACTION_PART,
     WHICH_PARTITION,
 )
+from kafkalog_core.output.differences import DIFFERENCE
 from kafkalog_core.output.events import EVENT
 from kafkalog_core.output.plans import (
     BIG_KEY,
@@ -63,6 +64,7 @@ __all__ = [
     "COMPACTION",
     "COUNT",
     "DAMAGE",
+    "DIFFERENCE",
     "EVENT",
     "EXPLANATION",
     "EXPORT",
@@ -582,6 +584,7 @@ TABLES: Final = {
         REPLICA,
         REPLICA_COPY,
         REPLICA_RANGE,
+        DIFFERENCE,
         TRANSACTION,
         TRANSACTION_PART,
         STABLE_OFFSET,

@@ -120,6 +120,11 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--diff 20 {kafka}"),
         Case("--at 5 --diff {other} {kafka}"),
     ),
+    "diff": (
+        Case("--jobs 1 --now {now} {kafka} {other}"),
+        Case("--jobs 1 --now {now} {kafka} {kafka}"),
+        Case("--jobs 1 --now {now} --deep --topic orders {kafka}/orders-0 {other}/orders-0"),
+    ),
     "groups": (
         Case("--jobs 1 --now {now} {kafka}"),
         Case("--jobs 1 --now {now} --group billing {kafka}"),

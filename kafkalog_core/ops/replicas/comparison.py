@@ -172,6 +172,8 @@ class BatchCursor:
         self.end_offset = log_start
         self.is_thinned = False
         """Whether a batch has fewer records than offsets, which shows that the log was compacted."""
+        self.is_counted = True
+        """Whether each header has the number of its records, as those of compressed magic 0 and 1 have not."""
         self._options = options
         self._advance = advance
         self._pieces = self._read(segments)
@@ -262,6 +264,7 @@ class BatchCursor:
         # Most runs have one epoch: their batches need no look.
         if known is None or not columns.holds_only("leader_epoch", known):
             self._note_epochs(columns)
+        self.is_counted = self.is_counted and min(counts) >= 0
         # Without counts, nothing shows what is missing.
         if not self.is_thinned and min(counts) >= 0:
             spans = sum(lasts.tolist()) - sum(bases.tolist()) + len(counts)
