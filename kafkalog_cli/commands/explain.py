@@ -45,8 +45,8 @@ EXAMPLES = (
     Example("journalctl -u kafka | kafkalog explain", "The same, from another program"),
 )
 NOT_KNOWN: Final = (
-    "kafkalog: no message about a log directory that kafkalog knows. If the broker does not start, "
-    "kafkalog verify LOG_DIR shows what is wrong with the disk."
+    "kafkalog: this message is not known, so its cause is unknown here. To see whether the disk is the cause: "
+    "kafkalog preflight LOG_DIR, or kafkalog verify LOG_DIR."
 )
 _HELP: Final = f"""Explain a code of kafkalog, or a line of a broker's log.
 
@@ -236,6 +236,7 @@ def digest_lines(digest: Digest, source: str) -> Iterator[str]:
         yield ""
         yield f"Not recognised: {count_of(digest.unknown, 'line')} of level WARN, ERROR or FATAL"
         yield from (f"  line {number}: {safe_text(text)}" for number, text in digest.unknown_samples)
+        yield "  Their cause is unknown here. To see whether the disk is the cause: kafkalog preflight LOG_DIR"
 
 
 def _quiet_lines(title: str, headings: list[Heading]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.writers import REPLICAS, open_results
 from kafkalog_core.engine.report import Report
-from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, work_of
+from kafkalog_core.ops.replicas.replicas import ReplicasRequest, replicas, work_of
 
 if TYPE_CHECKING:
     from kafkalog_core.engine.selection import Selection

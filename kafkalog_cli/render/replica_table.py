@@ -18,8 +18,8 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafkalog_core.ops.copies.compare import Comparison
     from kafkalog_core.ops.impact.outcomes import Impact
-    from kafkalog_core.ops.replicas.compare import Comparison
 
 __all__ = ["ReplicaTable"]
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.render.columns import Transactions
     from kafkalog_core.ops.cluster.request import ChangeBasis, ClusterFound
     from kafkalog_core.ops.compact.forecast import CompactForecast
+    from kafkalog_core.ops.copies.compare import Comparison
     from kafkalog_core.ops.diff.request import DiffFound
     from kafkalog_core.ops.dump.parallel import ChunkWriter
     from kafkalog_core.ops.groups.request import GroupBasis, GroupResult
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.preflight.preflight import Preflight
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.choices import GroupCosts
-    from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.transactions.transactions import TransactionsFound
@@ -377,7 +377,7 @@ COMPATS: Final[ResultKind[Compat]] = ResultKind(
 )
 REPLICAS: Final[ResultKind[Comparison | Finding | GroupCosts]] = ResultKind(
     tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.IMPACT, tables.FINDING),
-    rows_of=f"{_OPS}.replicas.compare:rows_of",
+    rows_of=f"{_OPS}.replicas.replicas:rows_of",
     for_people={"table": f"{_RENDER}.replica_table:ReplicaTable"},
 )
 DIFFERENCES: Final[ResultKind[DiffFound]] = ResultKind(

@@ -122,6 +122,59 @@ COORDINATORS: Final = (
         ("crc-mismatch",),
         (_TRANSACTIONS, "kafkalog recover {log_dir}"),
     ),
+    # TransactionCoordinator.endTransaction, onEndTransactionComplete
+    BrokerMessage(
+        "broker.transaction-not-aborted",
+        "warning",
+        (
+            (
+                "The coordinator failed to write an epoch fence transition for producer {other} to the transaction log "
+                "with error {reason}. The epoch was increased to {number} but not returned to the client"
+            ),
+            (
+                "The coordinator failed to write an epoch fence transition for producer {other} to the transaction log "
+                "with error {reason}"
+            ),
+            "Rollback of ongoing transaction for transactionalId {other} failed due to error {reason}",
+        ),
+        "The transaction of {other} is to be aborted, but the coordinator could not write this to __transaction_state: "
+        "{reason}.",
+        "The error is that of the append to __transaction_state.",
+        "Leaves the transaction open, and tries again when it next looks for transactions that have timed out.",
+        "Look for errors about __transaction_state in the lines before.",
+        ("txn.open",),
+        (_TRANSACTIONS,),
+    ),
+    # GroupCoordinatorService.handleTopicsDeletion
+    BrokerMessage(
+        "broker.offsets-not-deleted",
+        "warning",
+        ("Could not delete offsets for deleted topics {other} due to: {reason}.",),
+        "Topics were deleted, and their committed offsets could not be deleted: {reason}.",
+        "The group coordinator could not write to a partition of __consumer_offsets.",
+        "Deletes the topics, and keeps the offsets that groups have committed for them.",
+        "Look for errors about __consumer_offsets in the lines before. kafka-consumer-groups.sh --delete-offsets "
+        "deletes such offsets.",
+        (),
+        (_GROUPS,),
+    ),
+    # CoordinatorRuntime.CoordinatorContext.flushCurrentBatch
+    BrokerMessage(
+        "broker.coordinator-batch-too-large",
+        "error",
+        (
+            (
+                "Failed to write a batch of {count} record(s) to {partition} because it is larger than the maximum "
+                "batch size of {number} bytes"
+            ),
+        ),
+        "A coordinator could not append a batch to {partition}: it is larger than {number} bytes.",
+        "max.message.bytes of the topic is {number}.",
+        "Does not append it.",
+        "Raise max.message.bytes of the topic.",
+        (),
+        ("kafkalog dump --segments {place}",),
+    ),
     BrokerMessage(
         "broker.consumer-out-of-range",
         "warning",

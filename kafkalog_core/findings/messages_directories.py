@@ -56,7 +56,6 @@ DIRECTORIES: Final = (
             "Failed to read meta.properties file under dir {path} due to {reason}",
             "Failed to read meta.properties file under dir {path}",
             "Encountered I/O error in metadata log directory {dir}. Cannot continue.",
-            "Error: node ID not found in {dir}",
             "Failed to find required property {reason}.",
         ),
         "meta.properties could not be read, or lacks a required value ({path}).",
@@ -67,11 +66,23 @@ DIRECTORIES: Final = (
         ("kafkalog recover {log_dir} OTHER_LOG_DIR", "kafkalog dump --files {log_dir}/meta.properties"),
     ),
     BrokerMessage(
+        "broker.meta-no-node-id",
+        "error",
+        ("Error: node ID not found in {dir}",),
+        "meta.properties of {dir} has no node.id (broker.id, if its version is 0 or missing).",
+        "The file is empty, full of zeros, or lacks a line.",
+        "Does not start.",
+        _META_FIX,
+        ("meta.no-version", "meta.no-broker-id"),
+        ("kafkalog recover {dir} OTHER_LOG_DIR", "kafkalog dump --files {dir}/meta.properties"),
+    ),
+    BrokerMessage(
         "broker.meta-none",
         "error",
         ("No readable meta.properties files found.",),
-        "None of the log directories has a meta.properties that can be read.",
-        "The files were deleted or damaged, or the disks are not mounted.",
+        "Each of the log directories has no meta.properties, or one that the broker cannot read.",
+        "The files were deleted or damaged, or the disks are not mounted. Lines before this one name the files that "
+        "cannot be read.",
         "Does not start.",
         "First check whether the right disks are mounted. Then restore a file from a backup, or write it with the "
         "cluster.id of another node and the node.id of server.properties: kafkalog recover takes them from --beside "
@@ -225,7 +236,7 @@ DIRECTORIES: Final = (
             "a fault occurred in an unsafe memory access operation",
         ),
         "The broker could not read or write a memory-mapped index.",
-        "The disk fails or is full, or somebody shortened an index while the broker used it.",
+        "The disk fails or is full: an index is a memory map, for which a full disk has no page.",
         # LogManager.loadLogs takes a directory offline for an IOException alone, and this is none
         "If it was loading a log, it does not start.",
         "Look for errors of the disk. If there are some, copy the disk (ddrescue) before you try anything else. If the "
@@ -385,7 +396,7 @@ DIRECTORIES: Final = (
         ("Error while describing replica in dir {dir}", "Unable to describe replica dirs for {dir}"),
         "A request that lists the log directories (kafka-log-dirs.sh) found an error in {dir}.",
         "The directory is offline, or its file system cannot be queried: the exception after this line shows which.",
-        "Answers with an error for that directory. Nothing on the disk changes.",
+        "Answers with an error for that directory.",
         _OTHER_LINES,
         (),
         _DIR,

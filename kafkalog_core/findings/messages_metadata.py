@@ -49,6 +49,20 @@ METADATA: Final = (
         (_PREFLIGHT, _CLUSTER),
     ),
     BrokerMessage(
+        "broker.setting-refused",
+        "error",
+        ("Invalid value {other} for configuration {reason}",),  # ConfigException
+        "A setting has a value that this release refuses, {other}: {reason}.",
+        "server.properties, a topic in the metadata log, or the request of a client has the value. Since 4.1 "
+        "segment.bytes is at least 1 MiB; a topic of an earlier release may have less.",
+        "Does not start if server.properties has it, or if a topic in the metadata log has segment.bytes below 1 MiB. "
+        "It refuses the request of a client.",
+        "Correct the value in server.properties. If a topic has it, start the earlier release again, change the "
+        "setting of the topic with kafka-configs.sh, and then upgrade.",
+        (),
+        (_PREFLIGHT,),
+    ),
+    BrokerMessage(
         "broker.metadata-snapshot-missing",
         "error",
         # KafkaRaftLog.recoverSnapshots, KafkaMetadataLog of 3.x

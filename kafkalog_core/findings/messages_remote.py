@@ -1,4 +1,7 @@
-"""Broker messages about tiered storage (KIP-405), and about requests of administrators that a broker refuses."""
+"""Broker messages about tiered storage (KIP-405), and about requests of administrators that a broker refuses.
+
+Of tiered storage a text has what the line has, and no more: no broker was run with it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ __all__ = ["REMOTE"]
 
 
 _SEGMENTS: Final = ("kafkalog dump --segments {place}",)
-_PLUGIN: Final = "The storage plugin or the metadata of tiered storage failed: the exception after this line shows how."
+_EXCEPTION: Final = "The exception after this line shows the reason."
+_NOT_KNOWN: Final = "What it does next is unknown: kafkalog reads no tiered storage."
 
 REMOTE: Final = (
     BrokerMessage(
@@ -18,13 +22,10 @@ REMOTE: Final = (
         "warning",
         ("Error occurred while copying log segments of partition: {partition}",),
         "Segments of {partition} were not copied to tiered storage.",
-        "The storage plugin failed, or a file that is copied with the segment is missing, such as the producer "
-        "snapshot at its end: the exception after this line shows which.",
-        # RemoteLogManager.RLMCopyTask.copyLogSegment: updateHighestOffsetInRemoteStorage comes last, so that no segment
-        # is deleted before it is copied
-        "Retention does not delete a segment from the log directory before it is copied.",
-        "Repair the cause. If a producer snapshot is missing, stop the broker and run kafkalog reindex, which makes "
-        "it.",
+        _EXCEPTION,
+        _NOT_KNOWN,
+        "Read the exception. If it names a producer snapshot that is missing, stop the broker and run kafkalog "
+        "reindex, which makes it.",
         ("snapshot.missing",),
         (*_SEGMENTS, "kafkalog verify {place}"),
     ),
@@ -36,9 +37,9 @@ REMOTE: Final = (
             "Error occurred while reading the remote log offset for {partition}",
         ),
         "Records of {partition} could not be read from tiered storage.",
-        _PLUGIN,
-        "Answers with an error.",
-        "Repair the cause in the exception. The log directory has only the newer segments.",
+        _EXCEPTION,
+        _NOT_KNOWN,
+        "Repair the cause in the exception.",
         (),
         _SEGMENTS,
     ),
@@ -50,9 +51,9 @@ REMOTE: Final = (
             "Could not build remote log auxiliary state for {partition} due to error: {reason}",
             "Couldn't build the state from remote store for partition: {partition}, currentLeaderEpoch",
         ),
-        "{partition} is not fetched: its state could not be taken from tiered storage.",
-        _PLUGIN,
-        "Fetches the partition again after a pause, and others meanwhile.",
+        "The state of {partition} could not be taken from tiered storage.",
+        _EXCEPTION,
+        _NOT_KNOWN,
         "Repair the cause in the exception.",
         (),
         _SEGMENTS,
@@ -66,9 +67,9 @@ REMOTE: Final = (
             "Deleted remote log segment {other}",
         ),
         "Segments of a partition were deleted from tiered storage.",
-        "Retention by time or size applied there, a client deleted their records, or the topic was deleted.",
-        "Deletes the segments in tiered storage.",
-        "If this was intended, nothing needs to be done. No file of a log directory has these records.",
+        "The line may show the reason.",
+        _NOT_KNOWN,
+        "If this was intended, nothing needs to be done.",
         (),
     ),
     BrokerMessage(
@@ -76,7 +77,7 @@ REMOTE: Final = (
         "warning",
         ("Error processing delete records operation on partition {partition}",),
         "A request to delete records of {partition} failed.",
-        "The exception after this line shows the reason.",
+        _EXCEPTION,
         "Answers with an error.",
         "Read the exception in the next lines.",
         (),

@@ -72,7 +72,7 @@ REPLICATION: Final = (
         "The broker truncated {partition} at offset {offset}, below its high watermark, {number}.",
         "The leader does not have these records, although every in-sync replica once had them: it was elected "
         "uncleanly, or lost the end of its log.",
-        "Truncates the log at that offset and fetches from there. It does not keep the records after it.",
+        "Truncates the log at that offset and fetches from there.",
         "Other replicas may still have the records: stop their brokers before they truncate too, and copy their "
         "directories.",
         (),
@@ -101,7 +101,7 @@ REPLICATION: Final = (
         "A follower truncates what its leader does not have. This is normal after a change of the leader, and a loss "
         "after an unclean election. A copy that moves between log directories truncates what the partition's own "
         "directory does not have.",
-        "Truncates the log at that offset and fetches from there. It does not keep the records after it.",
+        "Truncates the log at that offset and fetches from there.",
         "If the leader is the one that lost records, stop this broker at once and copy its directory.",
         (),
         _SEGMENTS,
@@ -160,7 +160,7 @@ REPLICATION: Final = (
         ),
         "Offsets of {partition} do not increase.",
         "The leader's log has offsets in a wrong order, or this replica has a wrong log end offset.",
-        "Refuses the append: the follower stops fetching the partition. In recovery it empties the segment.",
+        "Refuses the append. In recovery it empties the segment.",
         "Verify the leader and the follower, and copy the partition from the healthy one.",
         ("offset-order",),
     ),

@@ -97,13 +97,22 @@ ZOOKEEPER: Final = {
     ),
     "zookeeper.diverges": FindingType(
         "error",
-        "The server's last transaction {last} is not the one that {other} has under this zxid, or {other} never had "
-        "it.",
+        "The server's last transaction {last} is not in the log of {other}.",
         _NOT_A_BROKER,
-        "Do not start this server first: let a majority of the others elect a leader. The leader truncates what the "
-        "server has in addition.",
+        "If the transaction is not needed, let a majority of the others elect a leader first. This server then follows "
+        "it, and gives up what it has in addition.",
         "A leader logged transactions that no majority got, and another leader went on without them; or the disks are "
         "of two ensembles.",
+        next_step=_WITH_OTHERS,
+    ),
+    "zookeeper.same-zxid": FindingType(
+        "error",
+        "The server's last transaction {last} is another one than {other} has under this zxid. Servers compare zxids "
+        "alone: each goes on with its own tree.",
+        _NOT_A_BROKER,
+        "Find out which tree is the right one. Delete version-2 of the other server while a majority of the others "
+        "runs: it fetches everything from the leader.",
+        "Each of the servers ran by itself and logged transactions, or the disks are of two ensembles.",
         next_step=_WITH_OTHERS,
     ),
     "zookeeper.other-cluster": FindingType(
@@ -112,8 +121,8 @@ ZOOKEEPER: Final = {
         "cluster, or the ensemble was set up again.",
         "Does not start: it refuses the cluster id of ZooKeeper (InconsistentClusterIdException).",
         "Find the ZooKeeper data of the old ensemble, and start it with that. Do not delete meta.properties to avoid "
-        "the error: in the wrong cluster the broker deletes or renames its partitions.",
-        "A broker of 0.10.1 and later compares both ids when it starts (KafkaServer.startup).",
+        "the error: this cluster does not know the partitions.",
+        "A broker compares both ids when it starts.",
         next_step="kafkalog checkpoint {parent}",
     ),
 }

@@ -250,7 +250,7 @@ class Disks:
 
     def replicas(self) -> Result:
         """Compare the copies of each partition: `replica` (the copy to keep), `replica_copy`, `replica_range` rows."""
-        from kafkalog_core.ops.replicas.compare import (  # noqa: PLC0415
+        from kafkalog_core.ops.replicas.replicas import (  # noqa: PLC0415
             ReplicasRequest,
             replicas,
             rows_of,

@@ -10,7 +10,7 @@ from kafkalog_cli.render.writers import REPLICAS, open_results
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.findings import found
-from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, work_of
+from kafkalog_core.ops.replicas.replicas import ReplicasRequest, replicas, work_of
 from tests.support.replica_copies import batches, lay
 
 if TYPE_CHECKING:

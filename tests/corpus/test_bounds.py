@@ -18,7 +18,7 @@ from kafkalog_core.kafka.sim.logfiles import Checkpoints, unit_of_partition
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.kafka.sim.start.segment_views import read_partition_view
-from kafkalog_core.ops.replicas.verdict import places_of, read_copy
+from kafkalog_core.ops.copies.verdict import places_of, read_copy
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict

@@ -10,8 +10,9 @@ import pytest
 
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
-from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, ReplicaTask, compare, replicas, work_of
-from kafkalog_core.ops.replicas.verdict import ReplicaDir
+from kafkalog_core.ops.copies.compare import Comparison, ReplicaTask, compare
+from kafkalog_core.ops.copies.verdict import ReplicaDir
+from kafkalog_core.ops.replicas.replicas import ReplicasRequest, replicas, work_of
 from kafkalog_core.storage.logdir import holds_segments
 from kafkalog_core.storage.partition import partition_name
 from tests.support.corpus import archives

@@ -19,7 +19,6 @@ SOURCES: Final = {
     "epochs": "kafkalog_core/kafka/sim/logdir/leader_epochs.py",
     "fetch": "kafkalog_core/kafka/sim/fetch.py",
     "cluster": "kafkalog_core/kafka/sim/cluster.py",
-    "ensemble": "kafkalog_core/kafka/sim/zookeeper/ensemble.py",
     "old consumers": "kafkalog_core/kafka/rules/old_consumers.py",
     # what real brokers and clients did
     "table": "tests/integration/client_table.txt",
@@ -28,6 +27,8 @@ SOURCES: Final = {
     "actions": "tests/integration/test_start_actions.py",
     "entries": "tests/integration/test_odd_entries.py",
     "messages": "tests/integration/test_said_of_messages.py",
+    "settings": "tests/integration/test_said_of_settings.py",
+    "ensemble": "tests/integration/test_zookeeper_ensemble.py",
     "lost": "tests/integration/test_lost_directories.py",
     "unread": "tests/integration/test_unread_disk.py",
     "full disk": "tests/integration/test_full_disk.py",

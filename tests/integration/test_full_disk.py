@@ -34,8 +34,8 @@ WAIT_SECONDS = 150
 
 
 @pytest.fixture
-def full(libs: Path, tmp_path: Path) -> Iterator[Broker]:
-    """A broker that died while it wrote, its log directory on a file system with 0 bytes free."""
+def on_tmpfs(libs: Path, tmp_path: Path) -> Iterator[Broker]:
+    """A broker that does not run yet, its log directory on a file system of its own."""
     place = tmp_path / "log-dir"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(place)]
@@ -43,19 +43,26 @@ def full(libs: Path, tmp_path: Path) -> Iterator[Broker]:
         pytest.skip("no tmpfs can be mounted here, which takes root")
     broker = Broker(libs, tmp_path)
     try:
-        broker.start()
-        asyncio.run(_write(broker, COUNT))
-        asyncio.run(_commit(broker))
-        broker.stop()
-        broker.start()
-        _fill(place)
-        asyncio.run(_until_dead(broker))
-        assert not broker.is_running
-        _fill(place)
         yield broker
     finally:
         broker.close()
         subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.fixture
+def full(on_tmpfs: Broker) -> Broker:
+    """A broker that died while it wrote, its log directory on a file system with 0 bytes free."""
+    broker = on_tmpfs
+    broker.start()
+    asyncio.run(_write(broker, COUNT))
+    asyncio.run(_commit(broker))
+    broker.stop()
+    broker.start()
+    _fill(broker.log_dir)
+    asyncio.run(_until_dead(broker))
+    assert not broker.is_running
+    _fill(broker.log_dir)
+    return broker
 
 
 def _fill(place: Path) -> None:
@@ -176,3 +183,15 @@ def test_what_every_group_has_read_is_freed_without_naming_a_topic(full: Broker,
     _start_and_read(full, bases[0])
     refused = run(*command, "--need", str(20 * SEGMENT_BYTES))
     assert refused.status == 3
+
+
+def test_a_memory_map_without_a_page_on_the_disk(on_tmpfs: Broker) -> None:
+    """`explain` says of this line: if it was loading a log, it does not start."""
+    broker = on_tmpfs
+    broker.start()
+    broker.kill()
+    _fill(broker.log_dir)
+    with pytest.raises(AssertionError, match="the broker did not start"):
+        broker.start()
+    assert "java.lang.InternalError: a fault occurred in" in broker.output
+    assert not broker.is_running

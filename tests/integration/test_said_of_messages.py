@@ -321,6 +321,22 @@ def test_a_follower_whose_leader_starts_later_or_is_damaged(own_broker: Broker, 
     asyncio.run(_until_more(follower, text, before))
 
 
+def test_a_follower_without_leader_epochs(own_broker: Broker, follower: SecondBroker) -> None:
+    """It truncates its log at its high watermark, and fetches the rest from the leader."""
+    leader = own_broker
+    asyncio.run(_replicate(leader, TOPIC))
+    asyncio.run(_until_same(leader, follower, TOPIC))
+    follower.stop()
+    epochs = follower.partition_dir(TOPIC) / "leader-epoch-checkpoint"
+    epochs.unlink()
+    marks = follower.log_dir / "replication-offset-checkpoint"
+    marks.write_text(marks.read_text().replace(f"{TOPIC} 0 2\n", f"{TOPIC} 0 1\n"))
+    follower.start()
+    asyncio.run(until(follower, "due to local high watermark 1"))
+    asyncio.run(_until_same(leader, follower, TOPIC))
+    assert epochs.read_text() == "0\n1\n0 1\n"
+
+
 async def _replicate(leader: Broker, *topics: str) -> None:
     async with clients.admin_of(leader) as admin:
         await admin.create_topics([NewTopic(each, -1, -1, replica_assignments={0: [1, 2]}) for each in topics])

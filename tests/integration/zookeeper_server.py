@@ -39,9 +39,16 @@ def libs_of(version: str) -> Path:
 
 
 class ZooKeeperServer:
-    """A server on a data directory; a context manager that kills it."""
+    """A server on a data directory; a context manager that kills it.
 
-    def __init__(self, version: str, data_dir: Path, *options: str) -> None:
+    Args:
+        version: release of ZooKeeper.
+        data_dir: where it keeps everything.
+        options: of Java.
+        config: the file of settings of a server of an ensemble, with a clientPort; None: the server is alone.
+    """
+
+    def __init__(self, version: str, data_dir: Path, *options: str, config: Path | None = None) -> None:
         self._java = shutil.which("java") or "java"
         self._libs = libs_of(version)
         self.data_dir = data_dir
@@ -49,10 +56,13 @@ class ZooKeeperServer:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        command = (*self._command(), *options, "org.apache.zookeeper.server.ZooKeeperServerMain")
+        program = ("org.apache.zookeeper.server.ZooKeeperServerMain", str(self.port), str(data_dir), "2000")
+        if config is not None:
+            self.port = int(config.read_text().partition("clientPort=")[2].split()[0])
+            program = ("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config))
         with self.output_path.open("wb") as output:
             self._process = subprocess.Popen(
-                [*command, str(self.port), str(data_dir), "2000"],
+                [*self._command(), *options, *program],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -94,11 +104,11 @@ class ZooKeeperServer:
         except OSError:
             return b""
 
-    def client(self, *words: str) -> set[str]:
-        """A line for each node, as a client is shown it; the client's session is left open."""
+    def client(self, *words: str, program: Path = _CLIENT) -> set[str]:
+        """A line for each node, as a client is shown it; the session of `ZooKeeperTree.java` is left open."""
         assert self.starts(), self.output
         done = subprocess.run(
-            [*self._command(), str(_CLIENT), str(self.port), *words],
+            [*self._command(), str(program), str(self.port), *words],
             capture_output=True,
             text=True,
             timeout=_SECONDS,

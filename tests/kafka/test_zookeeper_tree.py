@@ -105,7 +105,7 @@ def test_a_server_that_went_another_way_is_named(tmp_path: Path) -> None:
     data[last.position : last.next_position] = frame_bytes(bytes(raw))
     log.write_bytes(data)
     ends = [end_of(read_data_dir(str(directory / f"server.{number}"))) for number in (1, 2, 3)]
-    assert [each.code for each in differences(ends, best_of(ends))] == ["zookeeper.diverges"]
+    assert [each.code for each in differences(ends, best_of(ends))] == ["zookeeper.same-zxid"]
 
 
 def test_a_torn_end_is_no_damage(tmp_path: Path) -> None:

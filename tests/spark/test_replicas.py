@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
-from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, rows_of, work_of
+from kafkalog_core.ops.replicas.replicas import ReplicasRequest, replicas, rows_of, work_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 from tests.support.corpus.archives import FIXTURES
 from tests.support.group_logs import commit_record, write_commits

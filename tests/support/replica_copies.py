@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
-from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, replicas, work_of
+from kafkalog_core.ops.copies.compare import Comparison
+from kafkalog_core.ops.replicas.replicas import ReplicasRequest, replicas, work_of
 from tests.support.build import (
     Record,
     batch_v2,

@@ -69,7 +69,7 @@ def read_images(old: Side, new: Side) -> Images:
             images.append(reading.image)
             findings.extend(finding.row() for finding in reading.findings)
         elif any(is_directory(f"{target.path}/{METADATA_TOPIC}-0") for target in side.targets):
-            newest, _ = read_newest(disks_of(side.targets), EVERYTHING)
+            newest, _ = read_newest(disks_of(request), EVERYTHING)
             images.append(newest.image)
             findings.extend(unread_findings(newest))
         else:

@@ -18,8 +18,8 @@ from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.kafka.sim.logdir.leader_epochs import history, read_epoch_file
 from kafkalog_core.kafka.sim.logfiles import is_compacted
+from kafkalog_core.ops.copies.comparison import BatchCursor, Share, lockstep
 from kafkalog_core.ops.diff.request import difference
-from kafkalog_core.ops.replicas.comparison import BatchCursor, Share, lockstep
 from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.sim.copies import PartitionCopy
     from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart
+    from kafkalog_core.ops.copies.comparison import Flaw, Stretch
     from kafkalog_core.ops.diff.request import Row
-    from kafkalog_core.ops.replicas.comparison import Flaw, Stretch
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 

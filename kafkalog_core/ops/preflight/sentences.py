@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.format.names import FileKind, fixed_file_name
+from kafkalog_core.format.properties import NO_IDS
 from kafkalog_core.ops.preflight.partition_starts import total_of
 from kafkalog_core.text import count_of, first_of
 
@@ -44,6 +45,14 @@ _EPOCHS: Final = frozenset({"batch.epoch-back", "batch.bad-epoch"})
 _SHOWN: Final = 3
 _REFUSED: Final = "A broker refuses the file: "
 """How the messages of findings about text files begin."""
+_READ: Final = frozenset(
+    {
+        *("meta.no-version", "meta.no-broker-id", "meta.no-voter"),
+        *("meta.other-node-id", "meta.other-node-of-config", "meta.other-directory-id"),
+        *("dir.other-cluster", "dir.other-node"),
+    }
+)
+"""Findings about a meta.properties that a broker can read."""
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _NOT_SIMULATED: Final = "no file at the top of its directory shows how the broker was stopped, or it is of Kafka 0.7"
 
@@ -114,9 +123,14 @@ def log_line_of(event: StartEvent, start: DiskStart) -> str | None:
     """Return that message, with `...` for what only the broker knows, in the words of the newest releases."""
     message = logged_message(event)
     meta = fixed_file_name(FileKind.META_PROPERTIES)
-    if {os.path.dirname(each.path) for each in start.events if os.path.basename(each.path) == meta} >= {
-        *start.log_dirs
-    }:
+    if NO_IDS in event.sentence:
+        message = BROKER_MESSAGES["broker.meta-no-node-id"]
+    unread = {
+        os.path.dirname(each.path)
+        for each in start.events
+        if os.path.basename(each.path) == meta and not _is_read(each)
+    }
+    if unread >= {*start.log_dirs}:
         message = BROKER_MESSAGES["broker.meta-none"]  # MetaPropertiesEnsemble.verify looks for this first
     if message is None:
         return None
@@ -127,6 +141,11 @@ def log_line_of(event: StartEvent, start: DiskStart) -> str | None:
         "partition_dir": os.path.dirname(event.path),
     }
     return _PLACEHOLDER.sub(lambda match: known.get(match[1], "..."), message.wordings[0])
+
+
+def _is_read(event: StartEvent) -> bool:
+    """Return whether the broker can read a meta.properties: it lacks the id of the node, or has a wrong one."""
+    return NO_IDS in event.sentence or (event.finding is not None and event.finding.code in _READ)
 
 
 def _short(path: str, log_dirs: Sequence[str]) -> str:

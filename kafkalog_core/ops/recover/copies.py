@@ -19,8 +19,8 @@ from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.findings.kinds import MOVE_DIRECTORY
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.ops.replicas.compare import ReplicaTask, compare
-from kafkalog_core.ops.replicas.verdict import places_of
+from kafkalog_core.ops.copies.compare import ReplicaTask, compare
+from kafkalog_core.ops.copies.verdict import places_of
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog_core.format.names import TopicPartition
-    from kafkalog_core.kafka.sim.logdir.leader_epochs import History
+    from kafkalog_core.ops.copies.compare import Choice, CopyChoice
     from kafkalog_core.ops.impact.outcomes import Impact
 
-__all__ = ["Choice", "CopyChoice", "GroupCosts", "group_costs"]
+__all__ = ["GroupCosts", "group_costs"]
 
 _Result = TypeVar("_Result")
 _NOWHERE: Final = f"no partition of {OFFSETS_TOPIC} is in these directories; name the disks that have it too"
@@ -45,30 +45,6 @@ class Run(Protocol):
         self, work_of: Callable[..., _Result], tasks: Sequence[tuple[object, ...]], size_bytes: int
     ) -> Iterator[_Result]:
         """Return `work_of(*task, advance)` for each task, which together read that many bytes."""
-
-
-class CopyChoice(Struct, frozen=True, kw_only=True):
-    """A copy that a cluster may go on with; `only_here`: records that no other copy has."""
-
-    path: str
-    log_start: int
-    history: History
-    only_here: int
-
-
-class Choice(Struct, frozen=True, kw_only=True):
-    """The copies of a partition that differ; `keep`: the number of the one to keep, None: unknown."""
-
-    place: TopicPartition
-    copies: tuple[CopyChoice, ...]
-    keep: int | None
-
-    def in_place_of(self, number: int) -> CopyChoice:
-        """Return the copy that is given up for this one: that to keep, or of the others the one with most to lose."""
-        if self.keep is not None and number != self.keep:
-            return self.copies[self.keep]
-        others = (copy for other, copy in enumerate(self.copies) if other != number)
-        return max(others, key=lambda copy: (copy.only_here, copy.history.end_offset))
 
 
 class GroupCosts(Struct, frozen=True, kw_only=True):

@@ -170,6 +170,19 @@ def test_the_line_of_a_broker_that_has_no_meta_properties_at_all(demo: Path, cra
     assert f"No `meta.properties` found in {demo}" in run(demo, crashed).stdout
 
 
+def test_the_line_of_a_broker_whose_meta_properties_can_be_read(demo: Path, tmp_path: Path) -> None:
+    """4.3.1 finds no id of the node then, or compares the ids (tests/integration/test_said_of_settings.py)."""
+    config = tmp_path / "server.properties"
+    config.write_text(f"process.roles=broker,controller\nnode.id=7\nlog.dirs={demo}\n")
+    ended = run("--config", config, demo)
+    assert "does not start" in ended.stdout
+    assert "No readable meta.properties" not in ended.stdout
+    (demo / "meta.properties").write_bytes(b"")
+    assert f"The broker's log then has: Error: node ID not found in {demo}" in run(demo).stdout
+    (demo / "meta.properties").write_text("version=9\n")
+    assert "The broker's log then has: No readable meta.properties files found." in run(demo).stdout
+
+
 def test_with_another_log_directory_the_broker_starts_without_one(demo: Path, crashed: Path) -> None:
     (demo / "log-start-offset-checkpoint").write_text("9\n")
     text = verdict(demo, crashed)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.ops.replicas.compare import Comparison, ReplicaTask, compare
-from kafkalog_core.ops.replicas.comparison import BatchCursor, Share, lockstep
-from kafkalog_core.ops.replicas.differences import Differences
-from kafkalog_core.ops.replicas.verdict import ReplicaDir
+from kafkalog_core.ops.copies.compare import Comparison, ReplicaTask, compare
+from kafkalog_core.ops.copies.comparison import BatchCursor, Share, lockstep
+from kafkalog_core.ops.copies.differences import Differences
+from kafkalog_core.ops.copies.verdict import ReplicaDir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
 from tests.support.build import NONE, ZSTD, Record, batch_v2, empty_batch

@@ -9,7 +9,8 @@ from typing import Any
 
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
-from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, replicas, work_of
+from kafkalog_core.ops.copies.compare import Comparison
+from kafkalog_core.ops.replicas.replicas import ReplicasRequest, replicas, work_of
 
 DISKS = Path(__file__).resolve().parents[3] / "fixtures" / "replicas"
 

@@ -10,8 +10,9 @@ import pytest
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, ReplicaTask, compare, replicas, work_of
-from kafkalog_core.ops.replicas.verdict import ReplicaDir
+from kafkalog_core.ops.copies.compare import Comparison, ReplicaTask, compare
+from kafkalog_core.ops.copies.verdict import ReplicaDir
+from kafkalog_core.ops.replicas.replicas import ReplicasRequest, replicas, work_of
 from kafkalog_core.structs import replace
 from tests.support.build import GZIP, ZSTD, Record, batch_v2, empty_batch, message_v0, wrapper_v1
 from tests.support.replica_copies import batches, codes, compared, lay, of_broker, ranges, records, states

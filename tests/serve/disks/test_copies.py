@@ -13,7 +13,8 @@ import pytest
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.selection import Selection
 from kafkalog_core.engine.targets import resolve
-from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, replicas, work_of
+from kafkalog_core.ops.copies.compare import Comparison
+from kafkalog_core.ops.replicas.replicas import ReplicasRequest, replicas, work_of
 from kafkalog_core.serve.disks.served_disks import DiskOptions, ServedDisks
 from kafkalog_core.serve.logs.partition_view import ServedPartition
 from tests.livebroker.consuming import consumed

@@ -1,7 +1,8 @@
 """The servers of one ensemble by their disks: which one has the most, which lack some, and which went another way.
 
-FastLeaderElection.totalOrderPredicate elects the server with the highest epoch, then the highest zxid; the leader
-truncates what a follower has in addition (LearnerHandler.syncFollower).
+FastLeaderElection.totalOrderPredicate elects the server with the highest epoch, then the highest zxid. A follower gives
+up what it has in addition, but keeps another transaction of the same zxid: LearnerHandler.syncFollower, and
+tests/integration/test_zookeeper_ensemble.py.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def differences(ends: Sequence[ServerEnd], best: ServerEnd, progress: Progress =
         # Older than the logs of the best server: only a snapshot could tell
         is_known = first is not None and end.last_zxid >= first
         if end.last is not None and is_known and same != end.last:
-            yield found("zookeeper.diverges", path, last=last, other=best.data_dir.path)
+            # LearnerHandler.syncFollower compares zxids alone
+            code = "zookeeper.diverges" if same is None else "zookeeper.same-zxid"
+            yield found(code, path, last=last, other=best.data_dir.path)
         elif end.last_zxid < best.last_zxid:
             newest = zxid_text(best.last_zxid)
             yield found("zookeeper.behind", path, last=last, other=best.data_dir.path, newest=newest)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
-    from kafkalog_core.ops.replicas.comparison import BatchCursor
-    from kafkalog_core.ops.replicas.differences import CopyCounts, Differences, Extent
+    from kafkalog_core.ops.copies.comparison import BatchCursor
+    from kafkalog_core.ops.copies.differences import CopyCounts, Differences, Extent
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.ops.replicas.comparison import NO_TIMES, Share, span_of
+from kafkalog_core.ops.copies.comparison import NO_TIMES, Share, span_of
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkalog_core.ops.replicas.comparison import Absence, Stretch, Times
+    from kafkalog_core.ops.copies.comparison import Absence, Stretch, Times
 
 __all__ = ["MANY", "CopyCounts", "Differences", "Extent", "Range", "RangeKind"]
 
