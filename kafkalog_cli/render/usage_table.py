@@ -12,7 +12,7 @@ from kafkalog_cli.render.cells import NONE, human_bytes, number, plain, time_cel
 from kafkalog_cli.render.grid import TableColumn, count_column, draws_blocks, size_column, table_lines
 from kafkalog_cli.render.summary import INDENT, SummaryTable, command_text, sentence_texts
 from kafkalog_core.command_lines import shell_path
-from kafkalog_core.ops.usage.rows import directory_row, usage_rows
+from kafkalog_core.ops.usage.rows import directory_row, rows_of
 from kafkalog_core.text import count_of, moment, size
 
 if TYPE_CHECKING:
@@ -131,9 +131,8 @@ class UsageTable(SummaryTable["DirUsage"]):
 
     def _rows(self) -> Iterator[Row]:
         for each in self._found:
-            chunk = next(usage_rows(each))
-            for row in chunk.rows:
-                yield dict(row) | {"name": row_name(row)}
+            for row in rows_of(each):
+                yield row | {"name": row_name(row)}
 
     def _bar(self, size_bytes: int, whole: int) -> str:
         filled, empty = ("█", "░") if draws_blocks(self.console) else ("#", ".")

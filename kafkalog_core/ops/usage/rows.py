@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.usage.usage import DirUsage, KindSum, Share
 
-__all__ = ["directory_row", "share_row", "usage_rows"]
+__all__ = ["directory_row", "rows_of", "share_row", "usage_rows"]
 
 Row = dict[str, object]
 
@@ -31,13 +31,14 @@ _OTHER: Final = frozenset(ItemKind).difference(*_PARTS.values())
 
 def usage_rows(found: DirUsage) -> Iterator[RowChunk]:
     """Yield the rows of a directory."""
-    yield RowChunk(usages.USAGE, list(_rows(found)))
+    yield RowChunk(usages.USAGE, list(rows_of(found)))
     yield RowChunk(usages.USAGE_DIRECTORY, [directory_row(found)])
     if found.findings:
         yield RowChunk(tables.FINDING, [finding.row() for finding in found.findings])
 
 
-def _rows(found: DirUsage) -> Iterator[Row]:
+def rows_of(found: DirUsage) -> Iterator[Row]:
+    """Yield the `usage` rows, the largest first."""
     if found.by == "kind":
         kinds = found.total.kinds
         for kind in sorted(kinds, key=lambda kind: (-kinds[kind].allocated_bytes, kind)):

@@ -75,15 +75,15 @@ class KindSum(Struct):
         self.files += 1
         if item.is_linked:
             self.linked_files += 1
+            self.linked_bytes += 0 if item.is_repeated else item.allocated_bytes
         if item.is_repeated:
             return
-        self.size_bytes += item.size_bytes
-        self.allocated_bytes += item.allocated_bytes
+        size, allocated = item.size_bytes, item.allocated_bytes
+        self.size_bytes += size
+        self.allocated_bytes += allocated
         # Less than a block is the end of the last one, or a small file that is stored in its inode.
-        if item.size_bytes - item.allocated_bytes >= DISK_BLOCK_BYTES:
+        if size - allocated >= DISK_BLOCK_BYTES:
             self.sparse_files += 1
-        if item.is_linked:
-            self.linked_bytes += item.allocated_bytes
         if item.slack_bytes:
             self.slack_bytes += item.slack_bytes
             self.slack_allocated_bytes += item.slack_allocated_bytes
@@ -292,14 +292,12 @@ def _usage_of(
     is_whole = any(isinstance(target, LogDirTarget) and target.is_whole for target in targets)
     places = [place for target in targets for place in _places(target)]
     result = DirUsage(path=root, by=request.by, is_whole=is_whole)
-    known: Key | None = None
+    directory: object = result  # of the first item it is another one
     kinds: dict[ItemKind, KindSum] = {}
     for item in disk_items(root or ".", None if is_whole else places, seen):
-        directory = item.directory
-        key = (None, None) if directory is None else (directory.topic, directory.partition)
-        if key != known:
-            # The files of a partition come one after the other.
-            known, kinds = key, result.share(*key).kinds
+        # The files of a partition come one after the other.
+        if item.directory is not directory:
+            directory, kinds = item.directory, result.share(item.topic, item.partition).kinds
             progress.advance(0)
         known_sum = kinds.get(item.kind)
         if known_sum is None:
