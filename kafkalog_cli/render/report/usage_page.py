@@ -112,7 +112,7 @@ class UsagePage:
 
 
 def _section(found: DirUsage) -> Iterator[str]:
-    rows = [row for row in rows_of(found) if number(row, "allocated_bytes")]
+    rows = [row for row in rows_of(found.shares, found.by) if number(row, "allocated_bytes")]
     shown, others = rows[:MOST], rows[MOST:]
     sizes = [number(row, "allocated_bytes") for row in shown]
     labels = [row_name(row) for row in shown]
