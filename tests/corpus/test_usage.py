@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.engine.report import Report
-from kafkalog_core.engine.targets import resolve
-from kafkalog_core.errors import KafkalogError
-from kafkalog_core.ops.usage.usage import UsageRequest, usage
+from kafkalog_core.ops.usage.disk_items import ItemKind, disk_items
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,17 +22,20 @@ def _du(path: Path, *options: str) -> int:
 
 
 def test_the_bytes_by_kind_are_those_of_du(corpus: Path) -> None:
-    log_dirs = sorted({path.parent for path in corpus.rglob("*-checkpoint") if "-" not in path.parent.name})
-    log_dirs += sorted({path.parent for path in corpus.rglob("meta.properties")} - set(log_dirs))
-    counted = 0
-    for path in log_dirs:
-        try:
-            targets = tuple(resolve([str(path)]))
-        except KafkalogError:
-            continue  # a directory of other things, with a checkpoint among them
-        [found] = usage(UsageRequest(targets=targets, by="kind"), Report())
-        kinds = found.total.kinds.values()
-        assert sum(each.allocated_bytes for each in kinds) == _du(path), path
-        assert sum(each.size_bytes for each in kinds) == _du(path, "--apparent-size"), path
-        counted += 1
-    assert counted > 50
+    log_dirs = {path.parent for path in corpus.rglob("*-offset-checkpoint")}
+    log_dirs |= {path.parent for path in corpus.rglob("meta.properties")}
+    for pattern in ("*.log", "*.kafka"):
+        log_dirs |= {path.parent.parent for path in corpus.rglob(pattern)}
+    kinds: Counter[ItemKind] = Counter()
+    for path in sorted(log_dirs):
+        allocated, sizes = Counter[ItemKind](), Counter[ItemKind]()
+        for item in disk_items(str(path)):
+            assert item.finding is None, item
+            kinds[item.kind] += 1
+            if not item.is_repeated:
+                allocated[item.kind] += item.allocated_bytes
+                sizes[item.kind] += item.size_bytes
+        assert allocated.total() == _du(path), path
+        assert sizes.total() == _du(path, "--apparent-size"), path
+    assert len(log_dirs) > 50
+    assert kinds.keys() >= {ItemKind.ACTIVE, ItemKind.CLOSED, ItemKind.DELETED, ItemKind.DELETE, ItemKind.SNAPSHOT}

@@ -55,6 +55,8 @@ def log_dir(tmp_path: Path) -> Path:
     for log in path.glob("*/*.log"):
         os.utime(log, (1, 1))  # its empty time index leaves retention the time of the file
     second_segment(path / "t-0")
+    marks = build.offset_checkpoint([("t", 0, LOG_END + 1), ("t", 1, LOG_END), ("u", 0, LOG_END)])
+    (path / "replication-offset-checkpoint").write_bytes(marks)
     gone = path / f"v-0.{UUID}-delete"
     gone.mkdir()
     (gone / f"{0:020d}.log").write_bytes(b"x" * 100_000)
@@ -127,7 +129,7 @@ def test_settings_decide_what_retention_deletes(log_dir: Path) -> None:
 def test_a_clock_before_all_data_costs_only_the_forecast(log_dir: Path) -> None:
     for log in log_dir.glob("*/*.log"):
         os.utime(log, (NOW, NOW))
-    ran = CliRunner().invoke(cli, ["usage", "--now", "1", str(log_dir)])
+    ran = CliRunner().invoke(cli, ["usage", "--now", "1970-01-01", str(log_dir)])
     assert ran.exit_code == 0
     assert f"retention is unknown in {log_dir}: the time that counts as now" in ran.stdout
     assert "retention is unknown." in ran.stdout
