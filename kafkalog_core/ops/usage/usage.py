@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.retain.forecaster import RetentionOptions
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["By", "DirUsage", "KindSum", "Share", "UsageRequest", "usage"]
+__all__ = ["By", "DirUsage", "Key", "KindSum", "Share", "UsageRequest", "merged", "usage", "usage_elsewhere"]
 
 By = Literal["topic", "partition", "kind"]
 Key = tuple[str | None, int | None]
@@ -75,15 +75,15 @@ class KindSum(Struct):
         self.files += 1
         if item.is_linked:
             self.linked_files += 1
+            self.linked_bytes += 0 if item.is_repeated else item.allocated_bytes
         if item.is_repeated:
             return
-        self.size_bytes += item.size_bytes
-        self.allocated_bytes += item.allocated_bytes
+        size, allocated = item.size_bytes, item.allocated_bytes
+        self.size_bytes += size
+        self.allocated_bytes += allocated
         # Less than a block is the end of the last one, or a small file that is stored in its inode.
-        if item.size_bytes - item.allocated_bytes >= DISK_BLOCK_BYTES:
+        if size - allocated >= DISK_BLOCK_BYTES:
             self.sparse_files += 1
-        if item.is_linked:
-            self.linked_bytes += item.allocated_bytes
         if item.slack_bytes:
             self.slack_bytes += item.slack_bytes
             self.slack_allocated_bytes += item.slack_allocated_bytes
@@ -137,9 +137,11 @@ class Share(Struct):
 
     def add_retention(self, each: RetainForecast | Finding) -> None:
         """Add the forecast of a partition, or that there is none."""
-        self.unforeseen = (self.unforeseen or 0) + isinstance(each, Finding)
         self.retention_bytes, self.retention_segments = self.retention_bytes or 0, self.retention_segments or 0
+        self.unforeseen = self.unforeseen or 0
         if isinstance(each, Finding):
+            # The metadata log has a retention of its own (KafkaRaftLog), which deletes no topic's data.
+            self.unforeseen += each.code != "retain.metadata-log"
             return
         forecast = each.forecast
         self.retention_bytes += forecast.deleted_bytes
@@ -205,12 +207,6 @@ class DirUsage(Struct, kw_only=True):
             total = total.plus(each)
         return total
 
-    @property
-    def largest(self) -> tuple[Key, Share] | None:
-        """The topic or partition that takes most; None: there is none, or the rows are of kinds."""
-        named = [(key, share) for key, share in self.shares.items() if key[0] is not None]
-        return max(named, key=lambda pair: (pair[1].total.allocated_bytes, pair[0]), default=None)
-
     def share(self, topic: str | None, partition: int | None) -> Share:
         """Return the share of a partition, a new one where there is none."""
         key = (None, None) if self.by == "kind" else (topic, partition if self.by == "partition" else None)
@@ -227,6 +223,15 @@ class DirUsage(Struct, kw_only=True):
             self.more_findings += 1
 
 
+def merged(found: Iterable[DirUsage]) -> dict[Key, Share]:
+    """Return the shares of several directories as one."""
+    shares: dict[Key, Share] = {}
+    for each in found:
+        for key, share in each.shares.items():
+            shares[key] = shares[key].plus(share) if key in shares else share
+    return shares
+
+
 def usage(
     request: UsageRequest, report: Report, progress: Progress = NO_PROGRESS, *, workers: Workers | None = None
 ) -> Generator[DirUsage, None, None]:
@@ -236,7 +241,7 @@ def usage(
 
     Args:
         request: what to add up.
-        report: counts the directories' partitions, rows and findings.
+        report: counts rows and findings.
         progress: called while files are counted; it may raise an error to stop.
         workers: add up a directory each; None: this process does all of them.
 
@@ -255,6 +260,7 @@ def usage(
             share.compaction_bytes = (share.compaction_bytes or 0) + size_bytes
         for finding in each.findings:
             report.add_finding(finding.row())
+        report.rows += len(each.total.kinds if request.by == "kind" else each.shares) + 1 + len(each.findings)
         yield each
 
 
@@ -292,14 +298,12 @@ def _usage_of(
     is_whole = any(isinstance(target, LogDirTarget) and target.is_whole for target in targets)
     places = [place for target in targets for place in _places(target)]
     result = DirUsage(path=root, by=request.by, is_whole=is_whole)
-    known: Key | None = None
+    directory: object = result  # of the first item it is another one
     kinds: dict[ItemKind, KindSum] = {}
     for item in disk_items(root or ".", None if is_whole else places, seen):
-        directory = item.directory
-        key = (None, None) if directory is None else (directory.topic, directory.partition)
-        if key != known:
-            # The files of a partition come one after the other.
-            known, kinds = key, result.share(*key).kinds
+        # The files of a partition come one after the other.
+        if item.directory is not directory:
+            directory, kinds = item.directory, result.share(item.topic, item.partition).kinds
             progress.advance(0)
         known_sum = kinds.get(item.kind)
         if known_sum is None:
