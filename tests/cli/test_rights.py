@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import concurrent.futures.thread  # noqa: F401 -- the other user may not read where Python is
 import json
 import os
 import re

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 -- the other user may not read where Python is
 import os
+import resource  # noqa: F401 -- nor its libraries in C
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path

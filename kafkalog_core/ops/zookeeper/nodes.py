@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import SelectionError
+from kafkalog_core.findings import DENIED
 from kafkalog_core.format.zookeeper.layout import TTL_BITS
 from kafkalog_core.kafka.sim.zookeeper.changes import changes_under, differing
 from kafkalog_core.kafka.sim.zookeeper.tree import node_kind, shown_path
@@ -170,7 +171,7 @@ def change_rows(
     while part := tuple(islice(rows, _AT_ONCE)):
         is_empty = is_empty and all(row["change"] == "missing" for row in part)
         yield RowsFound(tables.ZNODE_CHANGE, part)
-    if is_empty and not any(each.severity == "error" for each in findings):  # what cannot be read may have one
+    if is_empty and not any(each.code == DENIED for each in findings):  # what may not be read may have one
         raise SelectionError(
             f"no file has a change of {path} or of a node below it: --tree shows the nodes that are there"
         )
