@@ -15,7 +15,7 @@ from kafkalog_core.kafka.sim.logdir.leader_epochs import history
 from kafkalog_core.kafka.sim.logfiles import is_compacted
 from kafkalog_core.kafka.sim.metadata_log import EVERYTHING
 from kafkalog_core.ops.cluster.cluster import disks_of, read_newest, watch_leaders
-from kafkalog_core.ops.replicas.choices import Choice, CopyChoice, group_costs
+from kafkalog_core.ops.replicas.choices import PartitionChoice, CopyChoice, group_costs
 from kafkalog_core.ops.replicas.comparison import BatchCursor, lockstep
 from kafkalog_core.ops.replicas.differences import Differences
 from kafkalog_core.ops.replicas.verdict import (
@@ -30,6 +30,7 @@ from kafkalog_core.ops.replicas.verdict import (
 )
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
+from kafkalog_core.output.replicas import REPLICA, REPLICA_COPY, REPLICA_RANGE
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.listing import list_directory
@@ -97,14 +98,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     batches: int = 0
     records: int = 0
-    choice: Choice | None = None
+    choice: PartitionChoice | None = None
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows, the `replica` row first."""
-        yield RowChunk(tables.REPLICA, [self.replica])
+        yield RowChunk(REPLICA, [self.replica])
         for table, rows in (
-            (tables.REPLICA_COPY, self.copies),
-            (tables.REPLICA_RANGE, self.ranges),
+            (REPLICA_COPY, self.copies),
+            (REPLICA_RANGE, self.ranges),
             (tables.FINDING, tuple(finding.row() for finding in self.findings)),
         ):
             if rows:
@@ -183,7 +184,7 @@ def _read(
     )
 
 
-def _choice(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -> Choice | None:
+def _choice(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -> PartitionChoice | None:
     """Return the copies that differ, each history once; None: no group misses a record, whichever is kept."""
     if verdict.state not in {"divergent", "damaged", "missing", "behind"} or task.topic == OFFSETS_TOPIC:
         return None
@@ -198,7 +199,9 @@ def _choice(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -
         for number in numbers
     )
     keep = None if verdict.keep is None else numbers.index(verdict.keep)
-    return Choice(place=(task.topic, task.partition), copies=copies, keep=keep) if len(copies) >= _PAIR else None
+    return (
+        PartitionChoice(place=(task.topic, task.partition), copies=copies, keep=keep) if len(copies) >= _PAIR else None
+    )
 
 
 def _decide_gaps(
@@ -494,7 +497,7 @@ def replicas(
             return workers.map(work_of, tasks)
         return run_all(work_of, tasks, jobs, size_bytes, progress)
 
-    choices: list[Choice] = []
+    choices: list[PartitionChoice] = []
     for comparison in run(compare, [(task,) for task in work.tasks], size):
         _count(comparison, report)
         yield comparison
