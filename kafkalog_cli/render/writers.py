@@ -18,7 +18,7 @@ import click
 from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.summary_line import summary_sentence
 from kafkalog_core.findings import Finding
-from kafkalog_core.output import clusters, tables
+from kafkalog_core.output import clusters, replicas, tables
 from kafkalog_core.output.chunk import csv_columns, json_line
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import csv_line
@@ -376,7 +376,7 @@ COMPATS: Final[ResultKind[Compat]] = ResultKind(
     for_people={"table": f"{_RENDER}.compat_table:CompatTable"},
 )
 REPLICAS: Final[ResultKind[Comparison | Finding | GroupCosts]] = ResultKind(
-    tables=(tables.REPLICA, tables.REPLICA_COPY, tables.REPLICA_RANGE, tables.IMPACT, tables.FINDING),
+    tables=(replicas.REPLICA, replicas.REPLICA_COPY, replicas.REPLICA_RANGE, tables.IMPACT, tables.FINDING),
     rows_of=f"{_OPS}.replicas.replicas:rows_of",
     for_people={"table": f"{_RENDER}.replica_table:ReplicaTable"},
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["MAX_TIMESTAMP", "PLACE", "Column", "Kind", "Table", "new_table"]
+__all__ = ["DAMAGE_COUNTS", "MAX_TIMESTAMP", "PLACE", "Column", "Kind", "Table", "new_table"]
 
 Kind = Literal[
     "string",
@@ -56,5 +56,9 @@ PLACE: Final = (
     Column("topic", "string", "topic of the directory; null for a single file outside a partition directory"),
     Column("partition", "int32", "partition number of the directory"),
     Column("segment", "string", "file name"),
+)
+DAMAGE_COUNTS: Final = (
+    Column("damage_count", "int64", "damaged places"),
+    Column("damage_bytes", "int64", "bytes in them"),
 )
 MAX_TIMESTAMP: Final = Column("max_timestamp_ms", "int64", "largest timestamp; null: none")

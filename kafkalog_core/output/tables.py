@@ -47,7 +47,8 @@ from kafkalog_core.output.plans import (
     TEXT_FILE,
     TEXT_LINE,
 )
-from kafkalog_core.output.schema import MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
+from kafkalog_core.output.replicas import REPLICA, REPLICA_COPY, REPLICA_RANGE
+from kafkalog_core.output.schema import DAMAGE_COUNTS, MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
 from kafkalog_core.output.starts import PARTITION_START, PREFLIGHT, RELEASE_START, START_EVENT, START_STEP
 from kafkalog_core.output.usages import USAGE, USAGE_DIRECTORY
 from kafkalog_core.output.zookeeper import ZNODE, ZNODE_CHANGE, ZOOKEEPER, ZOOKEEPER_OWNER, ZOOKEEPER_SERVER
@@ -90,9 +91,6 @@ __all__ = [
     "RECORD_DECODED",
     "RECORD_V07",
     "RELEASE_START",
-    "REPLICA",
-    "REPLICA_COPY",
-    "REPLICA_RANGE",
     "RETAINED_SEGMENT",
     "RETENTION",
     "RETENTION_EVENT",
@@ -143,10 +141,6 @@ def with_path(table: Table) -> Table:
 
 
 _POSITION: Final = Column("position", "int64", "byte in the file where the batch starts")
-_DAMAGE_COUNTS: Final = (
-    Column("damage_count", "int64", "damaged places"),
-    Column("damage_bytes", "int64", "bytes in them"),
-)
 _FINDING_COUNTS: Final = (
     Column("errors", "int64", "findings of severity error"),
     Column("warnings", "int64", "findings of severity warning"),
@@ -268,7 +262,7 @@ SEGMENT: Final = new_table(
     Column("timeindex_bytes", "int64", "size of .timeindex; null: missing"),
     Column("txnindex_bytes", "int64", "size of .txnindex; null: missing"),
     Column("snapshot_bytes", "int64", "size of .snapshot; null: missing"),
-    *_DAMAGE_COUNTS,
+    *DAMAGE_COUNTS,
 )
 INDEX_ENTRY: Final = new_table(
     "index_entry",
@@ -398,7 +392,7 @@ SUMMARY: Final = new_table(
         "uncounted_batches", "int64", "compressed batches shown, of v07, v0 and v1, whose headers have no record count"
     ),
     Column("rows", "int64", "rows written before this one"),
-    *_DAMAGE_COUNTS,
+    *DAMAGE_COUNTS,
     Column("severities", "map", "findings by severity, damaged places as errors"),
     Column("codes", "map", "findings by code, damaged places by reason"),
     Column("interrupted", "bool", "ended by Ctrl-C before all was read"),
@@ -428,7 +422,7 @@ STATS: Final = new_table(
     Column("batch_sizes", "map", "batches by size: keys are upper bounds in bytes, powers of two"),
     Column("producers", "map", "records by producer id, the largest twenty, 'other' for the rest"),
     Column("producer_count", "int64", "distinct producer ids; at least, where a million is passed"),
-    *_DAMAGE_COUNTS,
+    *DAMAGE_COUNTS,
 )
 CATALOG: Final = new_table(
     "catalog",
@@ -469,77 +463,6 @@ _COPY: Final = (
     Column("partition", "int32", ""),
     Column("path", "string", "directory of the copy"),
     Column("is_chosen", "bool", "whether it is the copy with which a cluster would go on"),
-)
-REPLICA: Final = new_table(
-    "replica",
-    *PLACE[:2],
-    Column(
-        "state",
-        "string",
-        "the worst that is true of any copy: another-topic (topic ids differ), divergent, damaged, missing (records "
-        "are missing that no compaction removed), behind, compacted (cleaned to different points), trimmed (old "
-        "segments are deleted in some), identical, or alone (one copy)",
-    ),
-    Column("copies", "int64", "directories that were compared"),
-    Column("keep", "string", "the copy to keep; null: the disks do not show it"),
-    Column(
-        "basis",
-        "string",
-        "what shows which history is the true one: leader-epoch, high-watermark, length, or null: they do not differ",
-    ),
-    Column("reason", "string", "why that copy, and what to do first, in plain sentences"),
-    Column("divergent_offset", "int64", "first offset at which copies hold different histories; null: none"),
-    Column("log_start_offset", "int64", "the earliest of all copies"),
-    Column("log_end_offset", "int64", "the farthest of all copies"),
-    Column("records_at_risk", "int64", "records that only copies have which are not to be kept"),
-    Column("at_risk_first_offset", "int64", "first offset of these records; null: there are none"),
-    Column("at_risk_last_offset", "int64", "their last offset"),
-    Column("at_risk_first_timestamp_ms", "int64", "their earliest timestamp; null: they have none"),
-    Column("at_risk_last_timestamp_ms", "int64", "their latest timestamp"),
-    Column("at_risk_in", "map", "paths of the copies that have them"),
-    Column("leader", "int32", "node id of the leader by the metadata log; -1: none, null: no such log is known"),
-    Column("isr", "map", "node ids of the in-sync replicas by the metadata log"),
-)
-REPLICA_COPY: Final = new_table(
-    "replica_copy",
-    *PLACE[:2],
-    Column("path", "string", "of the directory"),
-    Column("node_id", "string", "of the broker, by the log directory's meta.properties; null: none"),
-    Column("state", "string", "as in replica, of this copy compared with the one to keep; keep: this is the one"),
-    Column("advice", "string", "what to do with it, in one sentence"),
-    Column("topic_id", "string", "of partition.metadata; null: none"),
-    Column("log_start_offset", "int64", "first offset that a broker serves"),
-    Column("log_end_offset", "int64", "offset after the last whole batch"),
-    Column("high_watermark", "int64", "as checkpointed; null: not known"),
-    Column("leader_epoch", "int32", "the latest that the log or its leader-epoch-checkpoint knows; null: none"),
-    Column(
-        "truncation_offset",
-        "int64",
-        "where a follower truncates it when it fetches from the copy to keep; null: nowhere",
-    ),
-    Column("divergent_offset", "int64", "first offset at which it differs from the copy to keep; null: none"),
-    Column("segments", "int64", "log files"),
-    Column("bytes", "int64", "bytes of log"),
-    Column("batches", "int64", "whole batches"),
-    Column("records", "int64", "records in them, by their headers"),
-    *_DAMAGE_COUNTS,
-    Column("lacks_damaged", "int64", "records that another copy has where this one is damaged"),
-    Column("lacks_missing", "int64", "records that another copy has, and this one has lost without damage"),
-    Column("lacks_behind", "int64", "records of another copy after the end of this one"),
-    Column("lacks_compacted", "int64", "records of another copy that compaction removed here"),
-    Column("lacks_trimmed", "int64", "records of another copy before the start of this one"),
-    Column("only_here", "int64", "records that no other copy has"),
-)
-REPLICA_RANGE: Final = new_table(
-    "replica_range",
-    *PLACE[:2],
-    Column("kind", "string", "divergent, epoch (the same records under other leader epochs), or a state of replica"),
-    Column("first_offset", "int64", "where the difference starts"),
-    Column("last_offset", "int64", "where it ends; if kind is compacted, parts between may agree"),
-    Column("records", "int64", "records there, in the copy that has most"),
-    Column("first_timestamp_ms", "int64", "the earliest timestamp there, in all copies; null: none"),
-    Column("last_timestamp_ms", "int64", "the latest timestamp there"),
-    Column("has", "map", "what each copy has there, by its path"),
 )
 
 TABLES: Final = {

@@ -23,6 +23,7 @@ from kafkalog_core.ops.copies.verdict import (
 )
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
+from kafkalog_core.output.replicas import REPLICA, REPLICA_COPY, REPLICA_RANGE
 from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct, replace
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.copies.differences import Range
     from kafkalog_core.ops.copies.verdict import Copy, ReplicaVerdict
 
-__all__ = ["Choice", "Comparison", "CopyChoice", "ReplicaTask", "compare"]
+__all__ = ["Comparison", "CopyChoice", "PartitionChoice", "ReplicaTask", "compare"]
 
 
 Row = dict[str, object]
@@ -54,7 +55,7 @@ class CopyChoice(Struct, frozen=True, kw_only=True):
     only_here: int
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class PartitionChoice(Struct, frozen=True, kw_only=True):
     """The copies of a partition that differ; `keep`: the number of the one to keep, None: unknown."""
 
     place: TopicPartition
@@ -105,14 +106,14 @@ class Comparison(Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     batches: int = 0
     records: int = 0
-    choice: Choice | None = None
+    choice: PartitionChoice | None = None
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows, the `replica` row first."""
-        yield RowChunk(tables.REPLICA, [self.replica])
+        yield RowChunk(REPLICA, [self.replica])
         for table, rows in (
-            (tables.REPLICA_COPY, self.copies),
-            (tables.REPLICA_RANGE, self.ranges),
+            (REPLICA_COPY, self.copies),
+            (REPLICA_RANGE, self.ranges),
             (tables.FINDING, tuple(finding.row() for finding in self.findings)),
         ):
             if rows:
@@ -183,7 +184,7 @@ def _read(
     )
 
 
-def _choice(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -> Choice | None:
+def _choice(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -> PartitionChoice | None:
     """Return the copies that differ, each history once; None: no group misses a record, whichever is kept."""
     if verdict.state not in {"divergent", "damaged", "missing", "behind"} or task.topic == OFFSETS_TOPIC:
         return None
@@ -198,7 +199,9 @@ def _choice(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -
         for number in numbers
     )
     keep = None if verdict.keep is None else numbers.index(verdict.keep)
-    return Choice(place=(task.topic, task.partition), copies=copies, keep=keep) if len(copies) >= _PAIR else None
+    return (
+        PartitionChoice(place=(task.topic, task.partition), copies=copies, keep=keep) if len(copies) >= _PAIR else None
+    )
 
 
 def _decide_gaps(

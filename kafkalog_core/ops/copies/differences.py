@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.copies.comparison import Absence, Stretch, Times
 
-__all__ = ["MANY", "CopyCounts", "Differences", "Extent", "Range", "RangeKind"]
+__all__ = ["MANY", "AtRisk", "CopyCounts", "Differences", "Range", "RangeKind"]
 
 
 RangeKind = Literal["divergent", "damaged", "gap", "behind", "epoch", "trimmed", "compacted", "missing"]
@@ -35,7 +35,7 @@ _WORDS: Final[dict[str, str]] = {
 }
 
 
-class Extent(Struct):
+class AtRisk(Struct):
     """Records by their number, offsets and times.
 
     Args:
@@ -73,7 +73,7 @@ class CopyCounts(Struct):
     """
 
     only_here: int = 0
-    at_risk: Extent = field(default_factory=Extent)
+    at_risk: AtRisk = field(default_factory=AtRisk)
     in_gaps: int = 0
     lacks: dict[tuple[int, Absence], int] = field(default_factory=dict)
 
@@ -187,7 +187,7 @@ def _shares_of(parts: Sequence[Share | Absence]) -> dict[int, Share]:
     return {number: part for number, part in enumerate(parts) if isinstance(part, Share)}
 
 
-def _add_risk(risk: Extent, records: int, stretch: Stretch, shares: Mapping[int, Share]) -> None:
+def _add_risk(risk: AtRisk, records: int, stretch: Stretch, shares: Mapping[int, Share]) -> None:
     """Add records that these shares have."""
     risk.add(records, stretch.first, stretch.last, span_of(part.times for part in shares.values()), shares)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.ops.copies.comparison import BatchCursor
-    from kafkalog_core.ops.copies.differences import CopyCounts, Differences, Extent
+    from kafkalog_core.ops.copies.differences import CopyCounts, Differences
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
@@ -384,14 +384,14 @@ def reason(reads: Sequence[Read], verdict: ReplicaVerdict, assigned: Assigned | 
     return " ".join(parts)
 
 
-def _where(extent: Extent) -> str:
+def _where(extent: AtRisk) -> str:
     """Return `offsets 100..149, 2026-11-21T02:15:50Z to 2026-11-21T02:18:21Z`."""
     first_ms, last_ms = extent.times
     text = f"offsets {extent.first_offset}..{extent.last_offset}"
     return text if first_ms is None or last_ms is None else f"{text}, {moment(first_ms)} to {moment(last_ms)}"
 
 
-def _save_line(reads: Sequence[Read], extent: Extent) -> str:
+def _save_line(reads: Sequence[Read], extent: AtRisk) -> str:
     """Return the command that reads these records, of as few copies as have them all."""
     owners = sorted(extent.owners)
     whole = [number for number in owners if reads[number].counts.only_here == extent.records]

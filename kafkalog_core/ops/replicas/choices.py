@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog_core.format.names import TopicPartition
-    from kafkalog_core.ops.copies.compare import Choice, CopyChoice
+    from kafkalog_core.ops.copies.compare import CopyChoice, PartitionChoice
     from kafkalog_core.ops.impact.outcomes import Impact
 
 __all__ = ["GroupCosts", "group_costs"]
@@ -38,7 +38,7 @@ _Result = TypeVar("_Result")
 _NOWHERE: Final = f"no partition of {OFFSETS_TOPIC} is in these directories; name the disks that have it too"
 
 
-class Run(Protocol):
+class TaskRunner(Protocol):
     """Does tasks in this process or others, and returns their results in order."""
 
     def __call__(
@@ -62,7 +62,9 @@ class GroupCosts(Struct, frozen=True, kw_only=True):
             yield RowChunk(tables.IMPACT, [each.row() for each in self.impacts])
 
 
-def group_costs(choices: Sequence[Choice], log_dirs: Iterable[str], max_batch_bytes: int, run: Run) -> GroupCosts:
+def group_costs(
+    choices: Sequence[PartitionChoice], log_dirs: Iterable[str], max_batch_bytes: int, run: TaskRunner
+) -> GroupCosts:
     """Return what each choice costs the groups that have commits of these partitions.
 
     Args:
@@ -122,7 +124,7 @@ def read_commits(
     return found, problems
 
 
-def costs_of(choice: Choice, commits: Sequence[Commit], advance: Callable[[int], None]) -> list[Impact]:
+def costs_of(choice: PartitionChoice, commits: Sequence[Commit], advance: Callable[[int], None]) -> list[Impact]:
     """Return what becomes of each group with each copy, the copy to keep first."""
     # These bytes are not among those that progress expects: it only learns that the work goes on.
     logs = [_log_of(copy) for copy in choice.copies]

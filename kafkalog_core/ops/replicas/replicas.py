@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.ops.cluster.image_rows import FormerLeaders
-    from kafkalog_core.ops.copies.compare import Choice
+    from kafkalog_core.ops.copies.compare import PartitionChoice
     from kafkalog_core.ops.replicas.choices import GroupCosts
     from kafkalog_core.progress import Progress
 
@@ -149,7 +149,7 @@ def replicas(
             return workers.map(work_of, tasks)
         return run_all(work_of, tasks, jobs, size_bytes, progress)
 
-    choices: list[Choice] = []
+    choices: list[PartitionChoice] = []
     for comparison in run(compare, [(task,) for task in work.tasks], size):
         _count(comparison, report)
         yield comparison
