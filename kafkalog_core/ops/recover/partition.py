@@ -260,6 +260,7 @@ class _Work:
     # --- the log ------------------------------------------------------------------------------------------------------
     def _recover(self, broker: BrokerTruncation) -> None:
         choice = self._task.choice
+        self._done.is_recovered = False  # of a log that a replacement has changed since
         if choice == "as-broker":
             self._truncate(broker.truncation, broker.companions, None)
             is_read = broker.truncation is None and broker.refusal is None
