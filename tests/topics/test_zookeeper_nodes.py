@@ -124,6 +124,7 @@ def test_no_key_and_no_password_is_shown(secured: Path) -> None:
         ("/config/topics/t", b"", {"config": {}}),
         ("/kafka-acl/Topic/a/b", b'{"acls":[7]}', {"acls": [], "resource": "a/b"}),
         ("/brokers/topics/t/partitions/4/state", b'{"leader":"1","isr":[1,"x"]}', {"leader": 1, "isr": [1]}),
+        ("/brokers/topics/t/partitions/4/state", b' {"leader":1}\n', {"leader": 1}),
     ]
 )
 def test_a_node_is_read_in_the_forms_of_all_releases(case: tuple[str, bytes, dict[str, object]]) -> None:
@@ -139,6 +140,7 @@ def test_a_node_is_read_in_the_forms_of_all_releases(case: tuple[str, bytes, dic
         ("/controller", b"\xff", "is not UTF-8"),
         ("/cluster/id", b"[" * 100_000, "is not JSON"),
         ("/cluster/id", b"[]", "is not a JSON object"),
+        ("/cluster/id", b'{"id":"a"}{}', "is not JSON"),
         ("/brokers/ids/3", None, "has no data"),
         ("/brokers/ids/3", b"x", "neither JSON"),
         ("/consumers/g/offsets/t/0", b"many", "is not a number"),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.sim.logdir.bounds import Extent
     from kafkalog_core.kafka.sim.start.results import LoadResult
     from kafkalog_core.ops.recover.joined import JoinedChange
     from kafkalog_core.ops.recover.replicas import KnownReplicas
@@ -259,12 +260,13 @@ class _Work:
     # --- the log ------------------------------------------------------------------------------------------------------
     def _recover(self, broker: BrokerTruncation) -> None:
         choice = self._task.choice
+        self._done.is_recovered = False  # of a log that a replacement has changed since
         if choice == "as-broker":
             self._truncate(broker.truncation, broker.companions, None)
             is_read = broker.truncation is None and broker.refusal is None
             self._take(self._reindex if is_read else self._new_reindex(as_broker=False))
             return
-        self._facts = self._possible_facts()
+        self._facts = self._possible_facts(read_extent(self._partition()))
         is_renamed = choice == "only-copy" and self._rename()
         if self._forgets_impossible_producers():
             self._reindex = self._new_reindex(as_broker=False)
@@ -281,12 +283,12 @@ class _Work:
             self._refetch()
         self._settle(load)
 
-    def _possible_facts(self) -> PartitionFacts:
+    def _possible_facts(self, extent: Extent | None) -> PartitionFacts:
         """Return the facts without a checkpointed log start offset after the log end: its line will be removed.
 
         A broker that finds it deletes the whole log (LogLoader.recoverLog).
         """
-        facts, extent = self._facts, read_extent(self._partition())
+        facts = self._facts
         if extent is None or (facts.context.log_start_offset or 0) <= extent.end:
             return facts
         return replace(facts, context=replace(facts.context, log_start_offset=None))
@@ -419,8 +421,8 @@ class _Work:
     # --- what is built from the log -----------------------------------------------------------------------------------
     def _new_reindex(self, *, as_broker: bool) -> PartitionReindex:
         """Return the work that replays the log, and repairs the files that are built from it."""
-        facts = self._facts if self._task.choice == "as-broker" else self._possible_facts()
         extent = read_extent(self._partition())
+        facts = self._facts if self._task.choice == "as-broker" else self._possible_facts(extent)
         end = None if extent is None else extent.end
         if not facts.context.is_clean or facts.context.recovery_point not in {None, end}:
             # The recovery points are at the log ends afterwards, so only what differs from the log is written; a

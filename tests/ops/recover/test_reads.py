@@ -9,6 +9,7 @@ import pytest
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.planned import PlannedSource
 from kafkalog_core.storage.source import Source
 from tests.support import build
 from tests.support.excising import Written, write_batches
@@ -17,6 +18,7 @@ from tests.support.repairs import undo_all
 from tests.support.truncating import MARK, NOW_MS, RECOVERY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 VALUE = b"v" * 25_000
@@ -26,8 +28,8 @@ LITTLE = 0.9
 """Of a log: what may be read of it besides, for the release, the end of the log and the indexes."""
 
 
-def written(root: Path, *, is_clean: bool) -> Written:
-    """Two segments with a producer, and the snapshot that a broker writes when it begins the second one."""
+def written(root: Path, *, is_clean: bool, bases: tuple[int, ...] = (0, BATCHES)) -> Written:
+    """Segments with a producer, and the snapshot that a broker writes when it begins the second one."""
     segments = {
         base: [
             build.batch_v2(
@@ -38,9 +40,11 @@ def written(root: Path, *, is_clean: bool) -> Written:
             )
             for offset in range(base, base + BATCHES)
         ]
-        for base in (0, BATCHES)
+        for base in bases
     }
     log = write_batches(root, segments, is_clean=is_clean)
+    if len(bases) == 1:
+        return log
     last = BATCHES - 1
     producer = build.Producer(producer_id=7, epoch=0, last_sequence=last, last_offset=last, timestamp_ms=1000 + last)
     log.log(BATCHES, "snapshot").write_bytes(build.snapshot([producer]))
@@ -51,7 +55,13 @@ def written(root: Path, *, is_clean: bool) -> Written:
 def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Bytes that were read of each log, by its path."""
     counts: dict[str, int] = {}
-    really = Source._read_at
+    for kind in (Source, PlannedSource):
+        monkeypatch.setattr(kind, "_read_at", counting(counts, kind._read_at))
+    return counts
+
+
+def counting(counts: dict[str, int], really: Callable[[Source, memoryview, int], int]) -> object:
+    """A `_read_at` that counts the bytes of logs."""
 
     def counted(self: Source, target: memoryview, position: int) -> int:
         size = really(self, target, position)
@@ -59,8 +69,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
             counts[self.path] = counts.get(self.path, 0) + size
         return size
 
-    monkeypatch.setattr(Source, "_read_at", counted)
-    return counts
+    return counted
 
 
 def times(log: Written, read: dict[str, int]) -> dict[int, float]:
@@ -94,16 +103,37 @@ def test_a_log_with_a_wrong_index_is_read_once(tmp_path: Path, read: dict[str, i
 
 
 def test_a_damaged_log_is_not_read_for_each_step(tmp_path: Path, read: dict[str, int]) -> None:
-    """By the start that a broker would make and the count of what it would delete, the search for damaged places, a
-    start on what replaces them, and one on the whole result, from which the indexes are built.
+    """By the start that a broker would make with the count of what it would delete, the search for damaged places, the
+    recovery that tries what replaces them, and the start on the result that the replay follows. Logs of 3 MB are hashed
+    whole where they change, before and after. The last segment is read by a start on the plan's result too.
     """
     log = written(tmp_path / "disk", is_clean=False)
     log.flip(0, log.at(0, 5)[1] - 5)
     plan(log.root, only_copy=True)
     counts = times(log, read)
-    # Of the damaged segment only slices are read where it is as the plan leaves it; logs of 3 MB are hashed whole
-    assert counts[0] <= 5 + LITTLE, counts
-    assert counts[BATCHES] <= 5 + LITTLE, counts
+    assert counts[0] <= 7 + LITTLE, counts
+    assert counts[BATCHES] <= 4 + LITTLE, counts
+
+
+def test_a_damaged_log_of_one_segment_is_not_recovered_again(tmp_path: Path, read: dict[str, int]) -> None:
+    """A start on the plan's result would recover it from no producers, as the one before did."""
+    log = written(tmp_path / "disk", is_clean=False, bases=(0,))
+    log.flip(0, log.at(0, 5)[1] - 5)
+    plan(log.root, only_copy=True)
+    counts = times(log, read)
+    assert counts[0] <= 7 + LITTLE, counts
+
+
+def test_a_torn_append_is_cut_by_the_start_that_the_replay_follows(tmp_path: Path, read: dict[str, int]) -> None:
+    """By the start that a broker would make, the search for damaged places, and a start before and after the cut."""
+    log = written(tmp_path / "disk", is_clean=False, bases=(0,))
+    with log.log(0).open("ab") as file:
+        file.write(VALUE[:100])
+    draft = plan(log.root, only_copy=True)
+    assert any(change.kind == "cut" for change in draft.plan.changes)
+    counts = times(log, read)
+    # It has no index, so the end of the log is looked for from its first batch on, and it is hashed whole
+    assert counts[0] <= 8 + LITTLE, counts
 
 
 @pytest.mark.parametrize("damaged", [(), (0,), (0, BATCHES)])
