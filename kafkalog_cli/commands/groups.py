@@ -23,7 +23,7 @@ from kafkalog_core.engine.selection import Selection
 from kafkalog_core.kafka.sim.zookeeper.data_dir import is_data_dir
 from kafkalog_core.ops.groups.groups import groups
 from kafkalog_core.ops.groups.history import group_events
-from kafkalog_core.ops.groups.request import GroupResult
+from kafkalog_core.ops.groups.request import LEFT_OUT, GroupResult
 from kafkalog_core.output import tables
 from kafkalog_core.text import csv_field, csv_line
 
@@ -139,9 +139,12 @@ def _export(request: GroupsRequest, report: Report) -> int:
             if not isinstance(item, GroupResult):
                 for finding in item.findings:
                     click.echo(f"kafkalog: {finding.path}: {finding.message}", err=True)
+                for note in item.notes:
+                    if note.startswith(LEFT_OUT):
+                        click.echo(f"kafkalog: {safe_text(note)}", err=True)
                 continue
             if item.group["group"] in written:
-                text = f"left out: the offsets that group {item.group['group']} has in ZooKeeper, next to those in logs"
+                text = f"{LEFT_OUT}the offsets that group {item.group['group']} has in ZooKeeper, next to those in logs"
                 click.echo(f"kafkalog: {safe_text(text)}", err=True)
                 continue
             written.add(item.group["group"])

@@ -14,7 +14,7 @@ from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid
 from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
 from kafkalog_core.ops.groups import request as states
 from kafkalog_core.ops.groups.logs import state_in_log
-from kafkalog_core.ops.groups.request import GroupResult
+from kafkalog_core.ops.groups.request import LEFT_OUT, GroupResult
 from kafkalog_core.ops.zookeeper.request import ZookeeperRequest
 from kafkalog_core.ops.zookeeper.servers import choose_server, restored_of
 from kafkalog_core.structs import Struct
@@ -133,7 +133,7 @@ def read_old_groups(request: GroupsRequest, progress: Progress) -> OldGroups:
     ancient = [name for name, group in state.groups.items() if group.is_07]
     if ancient:
         notes.append(
-            f"left out: the groups of 0.7, whose offsets are bytes in the logs of brokers ({first_of(ancient)}); "
+            f"{LEFT_OUT}the groups of 0.7, whose offsets are bytes in the logs of brokers ({first_of(ancient)}); "
             "kafkalog zookeeper --under /consumers --tree shows them"
         )
     old = OldGroups(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.output.schema import Table
 
-__all__ = ["GroupBasis", "GroupEvents", "GroupResult", "GroupsRequest", "Row", "rows_of"]
+__all__ = ["LEFT_OUT", "GroupBasis", "GroupEvents", "GroupResult", "GroupsRequest", "Row", "rows_of"]
 
 Row = dict[str, object]
 
@@ -64,6 +64,10 @@ class GroupsRequest(Struct, frozen=True, kw_only=True):
     def until_ms(self) -> int | None:
         """The time that is asked for; None: the end, or an offset."""
         return None if self.moment.until_ms == MAX_INT64 else self.moment.until_ms
+
+
+LEFT_OUT: Final = "left out: "
+"""How a note begins that names what no offset is shown or exported of."""
 
 
 class GroupBasis(Struct, frozen=True, kw_only=True):

@@ -51,6 +51,12 @@ def test_offsets_are_exported_for_a_cluster_of_today(tmp_path: Path) -> None:
     )
 
 
+def test_groups_of_07_are_not_left_out_silently(tmp_path: Path) -> None:
+    done = run("--export", "csv", unpacked("k07-0.7.2", tmp_path))
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "left out: the groups of 0.7, whose offsets are bytes in the logs of brokers (zkgrp, zklive)" in done.stderr
+
+
 def test_a_group_that_is_not_there_and_a_topic(tmp_path: Path) -> None:
     directory = unpacked("groups-0.8.2.2", tmp_path)
     done = run("--group", "zkgrp", directory)
