@@ -23,6 +23,7 @@ _PARTS: Final[dict[str, frozenset[ItemKind]]] = {
     "index_bytes": INDEXES,
     "leftover_bytes": LEFTOVERS,
     "moving_bytes": frozenset({ItemKind.FUTURE, ItemKind.SWAP}),
+    "stray_bytes": frozenset({ItemKind.STRAY}),
     "journal_bytes": frozenset({ItemKind.JOURNAL}),
     "foreign_bytes": frozenset({ItemKind.FOREIGN}),
 }

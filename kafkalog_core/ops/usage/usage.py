@@ -125,16 +125,6 @@ class SpaceShare(Struct):
         """Return the allocated bytes of some kinds."""
         return sum(self.kinds[kind].allocated_bytes for kind in kinds if kind in self.kinds)
 
-    @property
-    def slack_allocated_bytes(self) -> int:
-        """The blocks of indexes after their entries."""
-        return sum(each.slack_allocated_bytes for each in self.kinds.values())
-
-    @property
-    def removable_bytes(self) -> int:
-        """What no broker needs, or deletes itself: leftovers, what retention deletes now, preallocated index blocks."""
-        return self.allocated(LEFTOVERS) + (self.retention_bytes or 0) + self.slack_allocated_bytes
-
     def add_retention(self, each: RetainForecast | Finding) -> None:
         """Add the forecast of a partition, or that there is none."""
         self.retention_bytes, self.retention_segments = self.retention_bytes or 0, self.retention_segments or 0

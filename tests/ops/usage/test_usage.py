@@ -89,7 +89,7 @@ def test_a_row_a_topic_and_their_sum(log_dir: Path) -> None:
     assert sum(whole[name] for name in parts) == whole["allocated_bytes"]
 
 
-PARTS = ("active", "closed", "index", "leftover", "moving", "journal", "foreign", "other")
+PARTS = ("active", "closed", "index", "leftover", "moving", "stray", "journal", "foreign", "other")
 
 
 @pytest.mark.parametrize("by", ["topic", "partition", "kind"])
