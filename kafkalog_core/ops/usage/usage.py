@@ -15,7 +15,7 @@ from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, read_view
 from kafkalog_core.ops.retain.retain import RetainRequest, retained_of
-from kafkalog_core.ops.usage.disk_items import LEFTOVERS, DiskItem, ItemKind, Seen, disk_items
+from kafkalog_core.ops.usage.disk_items import DiskItem, ItemKind, Seen, disk_items
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.access import code_of_dir_error, open_error
 from kafkalog_core.structs import Struct, field, replace
