@@ -176,6 +176,7 @@ _COLUMNS: Final = {
         _sized("indexes", "index_bytes", 1),
         _sized("leftovers", "leftover_bytes"),
         _sized("moving", "moving_bytes", 1),
+        _sized("stray", "stray_bytes", 1),
         _sized("journals", "journal_bytes", 1),
         _sized("foreign", "foreign_bytes", 1),
         _sized("other", "other_bytes", 6),

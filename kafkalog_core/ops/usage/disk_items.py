@@ -100,11 +100,12 @@ LEFTOVERS: Final = frozenset(
         ItemKind.CLEANED,
         ItemKind.TEMPORARY,
         ItemKind.DELETE,
-        # LogManager.loadLog: a partition that the controller assigns to other brokers, or whose topic is deleted.
-        ItemKind.STRAY,
     }
 )
-"""The kinds that brokers no longer read. A `.swap` file is none: the next start puts it in place of its segments."""
+"""The kinds that a broker deletes itself. A `.swap` file is none: the next start puts it in place of its segments.
+
+Nor is a `-stray` directory: brokers keep it for ever, and it may be the last copy (LogManager.loadLog, addStrayLog).
+"""
 
 Seen = set[tuple[int, int]]
 """Device and inode of files with several hard links."""

@@ -11,7 +11,7 @@ from kafkalog_core.output.chunk import RowChunk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kafkalog_core.ops.usage.usage import By, DirUsage, Key, KindSum, Share
+    from kafkalog_core.ops.usage.usage import By, DirUsage, Key, KindSum, SpaceShare
 
 __all__ = ["directory_row", "rows_of", "share_row", "usage_rows"]
 
@@ -23,6 +23,7 @@ _PARTS: Final[dict[str, frozenset[ItemKind]]] = {
     "index_bytes": INDEXES,
     "leftover_bytes": LEFTOVERS,
     "moving_bytes": frozenset({ItemKind.FUTURE, ItemKind.SWAP}),
+    "stray_bytes": frozenset({ItemKind.STRAY}),
     "journal_bytes": frozenset({ItemKind.JOURNAL}),
     "foreign_bytes": frozenset({ItemKind.FOREIGN}),
 }
@@ -37,7 +38,7 @@ def usage_rows(found: DirUsage) -> Iterator[RowChunk]:
         yield RowChunk(tables.FINDING, [finding.row() for finding in found.findings])
 
 
-def rows_of(shares: Mapping[Key, Share], by: By) -> list[Row]:
+def rows_of(shares: Mapping[Key, SpaceShare], by: By) -> list[Row]:
     """Return the `usage` rows of shares without their directory, the largest first."""
     if by == "kind":
         kinds = shares[None, None].kinds if shares else {}
@@ -60,7 +61,7 @@ def directory_row(found: DirUsage) -> Row:
     } | share_row(found.total)
 
 
-def share_row(share: Share) -> Row:
+def share_row(share: SpaceShare) -> Row:
     """Return the columns of a share."""
     parts = {name: share.allocated(kinds) for name, kinds in (*_PARTS.items(), ("other_bytes", _OTHER))}
     return {

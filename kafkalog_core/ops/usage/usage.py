@@ -15,7 +15,7 @@ from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, read_view
 from kafkalog_core.ops.retain.retain import RetainRequest, retained_of
-from kafkalog_core.ops.usage.disk_items import LEFTOVERS, DiskItem, ItemKind, Seen, disk_items
+from kafkalog_core.ops.usage.disk_items import DiskItem, ItemKind, Seen, disk_items
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.access import code_of_dir_error, open_error
 from kafkalog_core.structs import Struct, field, replace
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.retain.forecaster import RetentionOptions
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["By", "DirUsage", "Key", "KindSum", "Share", "UsageRequest", "merged", "usage", "usage_elsewhere"]
+__all__ = ["By", "DirUsage", "Key", "KindSum", "SpaceShare", "UsageRequest", "merged", "usage", "usage_elsewhere"]
 
 By = Literal["topic", "partition", "kind"]
 Key = tuple[str | None, int | None]
@@ -94,7 +94,7 @@ class KindSum(Struct):
         return KindSum(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
-class Share(Struct):
+class SpaceShare(Struct):
     """What a topic, a partition or a directory takes.
 
     Args:
@@ -125,16 +125,6 @@ class Share(Struct):
         """Return the allocated bytes of some kinds."""
         return sum(self.kinds[kind].allocated_bytes for kind in kinds if kind in self.kinds)
 
-    @property
-    def slack_allocated_bytes(self) -> int:
-        """The blocks of indexes after their entries."""
-        return sum(each.slack_allocated_bytes for each in self.kinds.values())
-
-    @property
-    def removable_bytes(self) -> int:
-        """What no broker needs, or deletes itself: leftovers, what retention deletes now, preallocated index blocks."""
-        return self.allocated(LEFTOVERS) + (self.retention_bytes or 0) + self.slack_allocated_bytes
-
     def add_retention(self, each: RetainForecast | Finding) -> None:
         """Add the forecast of a partition, or that there is none."""
         self.retention_bytes, self.retention_segments = self.retention_bytes or 0, self.retention_segments or 0
@@ -150,7 +140,7 @@ class Share(Struct):
         if due_ms is not None:
             self.next_due_ms = due_ms if self.next_due_ms is None else min(due_ms, self.next_due_ms)
 
-    def plus(self, other: Share) -> Share:
+    def plus(self, other: SpaceShare) -> SpaceShare:
         """Return the sum of both."""
         kinds = {
             kind: self.kinds.get(kind, KindSum()).plus(other.kinds.get(kind, KindSum()))
@@ -159,7 +149,7 @@ class Share(Struct):
         names = ("retention_bytes", "retention_segments", "unforeseen", "compaction_bytes")
         sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in names}
         dues = [each.next_due_ms for each in (self, other) if each.next_due_ms is not None]
-        return Share(kinds=kinds, next_due_ms=min(dues, default=None), **sums)
+        return SpaceShare(kinds=kinds, next_due_ms=min(dues, default=None), **sums)
 
 
 def _sum(one: int | None, other: int | None) -> int | None:
@@ -191,7 +181,7 @@ class DirUsage(Struct, kw_only=True):
     file_system: int = 0
     file_system_bytes: int = 0
     free_bytes: int = 0
-    shares: dict[Key, Share] = field(default_factory=dict)
+    shares: dict[Key, SpaceShare] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     more_findings: int = 0
     assumptions: tuple[Assumption, ...] = ()
@@ -200,19 +190,19 @@ class DirUsage(Struct, kw_only=True):
     retention_problem: str | None = None
 
     @property
-    def total(self) -> Share:
+    def total(self) -> SpaceShare:
         """The sum of all shares."""
-        total = Share()
+        total = SpaceShare()
         for each in self.shares.values():
             total = total.plus(each)
         return total
 
-    def share(self, topic: str | None, partition: int | None) -> Share:
+    def share(self, topic: str | None, partition: int | None) -> SpaceShare:
         """Return the share of a partition, a new one where there is none."""
         key = (None, None) if self.by == "kind" else (topic, partition if self.by == "partition" else None)
         known = self.shares.get(key)
         if known is None:
-            known = self.shares[key] = Share()
+            known = self.shares[key] = SpaceShare()
         return known
 
     def add_finding(self, finding: Finding) -> None:
@@ -223,9 +213,9 @@ class DirUsage(Struct, kw_only=True):
             self.more_findings += 1
 
 
-def merged(found: Iterable[DirUsage]) -> dict[Key, Share]:
+def merged(found: Iterable[DirUsage]) -> dict[Key, SpaceShare]:
     """Return the shares of several directories as one."""
-    shares: dict[Key, Share] = {}
+    shares: dict[Key, SpaceShare] = {}
     for each in found:
         for key, share in each.shares.items():
             shares[key] = shares[key].plus(share) if key in shares else share

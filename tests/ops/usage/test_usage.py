@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(cli, ["usage", "--now", "1970-01-11", *map(str, words)])
+    return CliRunner().invoke(cli, ["usage", "--now", "1970-01-11", *map(str, words)], env={"COLUMNS": "300"})
 
 
 def rows(*words: object, status: int = 0) -> list[Row]:
@@ -89,7 +89,7 @@ def test_a_row_a_topic_and_their_sum(log_dir: Path) -> None:
     assert sum(whole[name] for name in parts) == whole["allocated_bytes"]
 
 
-PARTS = ("active", "closed", "index", "leftover", "moving", "journal", "foreign", "other")
+PARTS = ("active", "closed", "index", "leftover", "moving", "stray", "journal", "foreign", "other")
 
 
 @pytest.mark.parametrize("by", ["topic", "partition", "kind"])
@@ -129,7 +129,7 @@ def test_settings_decide_what_retention_deletes(log_dir: Path) -> None:
 def test_a_clock_before_all_data_costs_only_the_forecast(log_dir: Path) -> None:
     for log in log_dir.glob("*/*.log"):
         os.utime(log, (NOW, NOW))
-    ran = CliRunner().invoke(cli, ["usage", "--now", "1970-01-01", str(log_dir)])
+    ran = CliRunner().invoke(cli, ["usage", "--now", "1970-01-01", str(log_dir)], env={"COLUMNS": "300"})
     assert ran.exit_code == 0
     assert f"retention is unknown in {log_dir}: the time that counts as now" in ran.stdout
     assert "retention is unknown." in ran.stdout
