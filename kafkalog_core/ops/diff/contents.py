@@ -127,10 +127,12 @@ def _topic_of(resource: str) -> str:
 def broker_rows(old: Disks, new: Disks) -> Iterator[Row]:
     """Yield what the meta.properties of both sides differ in: whose disks they are."""
     for column in ("cluster_id", "node_id"):
-        values = [{getattr(identity_of(path), column) for path in disks.brokers} for disks in (old, new)]
-        before, after = (", ".join(sorted(str(each) for each in some)) for some in values)
+        values = [{getattr(identity_of(path), column) or "none" for path in disks.brokers} for disks in (old, new)]
+        before, after = (", ".join(sorted(some)) for some in values)
         if before != after and all(values):
             detail = "The meta.properties of OLD and NEW differ: these are not two copies of one broker."
+            if "none" in {before, after}:
+                detail = "One copy has no meta.properties that can be read."
             row: Row = {"column": column, "before": before, "after": after, "detail": detail}
             yield difference("broker", "changed", f"meta.properties {column.replace('_', '.')}", **row)
 

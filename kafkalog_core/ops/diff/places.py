@@ -30,7 +30,7 @@ _SEVERAL: Final = 3
 _CHANGES: Final = {DirectoryState.DELETE: "being-deleted", DirectoryState.STRAY: "stray"}
 _DETAILS: Final = {
     "gone": "no directory of it is left in NEW",
-    "being-deleted": "a broker deletes what ends in -delete once file.delete.delay.ms is over, or when it starts",
+    "being-deleted": "a broker deletes what ends in -delete once file.delete.delay.ms is over",
     "stray": "a broker found at its start that the cluster does not place it here",
 }
 
