@@ -157,7 +157,7 @@ def _rank(row: Row) -> tuple[int, int]:
 
 
 def _of_one_side(pairs: Sequence[Sequence[Sequence[Row]]], notes: list[str]) -> Iterator[Row]:
-    """Yield the findings that one side alone has; those of both are no difference, and are counted in a note."""
+    """Yield the findings that one side alone has; those that both have are counted in a note."""
     of_both = Counter[str]()
     for sides in pairs:
         known = [{_key(row) for row in rows} for rows in sides]
