@@ -202,6 +202,7 @@ READING: Final = {
     "checkpoint": ("--jobs 1", "--jobs 1 --mark-clean"),
     "retain": ("--jobs 1", "--jobs 1 --apply", "--jobs 1 --now 2026-11-21 --what-if retention.ms=1 --until 2026-12-21"),
     "compact": ("--jobs 1", "--jobs 1 --force"),
+    "diff": ("--jobs 1 {demo}",),
     "groups": ("--jobs 1",),
     "transactions": ("--jobs 1",),
     "impact": ("",),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.format.names import TopicPartition
-    from kafkalog_core.ops.diff.places import Disks
+    from kafkalog_core.ops.diff.places import SideDirs
     from kafkalog_core.ops.diff.request import DiffRequest, Row, Side
     from kafkalog_core.progress import Progress
     from kafkalog_core.topics.cluster_image import ClusterImage
@@ -124,13 +124,15 @@ def _topic_of(resource: str) -> str:
     return words[1] if words[0] == "topic" else ""
 
 
-def broker_rows(old: Disks, new: Disks) -> Iterator[Row]:
+def broker_rows(old: SideDirs, new: SideDirs) -> Iterator[Row]:
     """Yield what the meta.properties of both sides differ in: whose disks they are."""
     for column in ("cluster_id", "node_id"):
-        values = [{getattr(identity_of(path), column) for path in disks.brokers} for disks in (old, new)]
-        before, after = (", ".join(sorted(str(each) for each in some)) for some in values)
+        values = [{getattr(identity_of(path), column) or "none" for path in disks.brokers} for disks in (old, new)]
+        before, after = (", ".join(sorted(some)) for some in values)
         if before != after and all(values):
             detail = "The meta.properties of OLD and NEW differ: these are not two copies of one broker."
+            if "none" in {before, after}:
+                detail = "One copy has no meta.properties that can be read."
             row: Row = {"column": column, "before": before, "after": after, "detail": detail}
             yield difference("broker", "changed", f"meta.properties {column.replace('_', '.')}", **row)
 

@@ -14,6 +14,7 @@ from kafkalog_core.ops.diff.logs import compare_logs
 from kafkalog_core.ops.diff.places import Places, disks_of
 from kafkalog_core.ops.diff.request import DiffFound
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of, first_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 from kafkalog_core.topics.share_state_records import SHARE_STATE_TOPIC
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.report import Report
     from kafkalog_core.format.names import TopicPartition
-    from kafkalog_core.ops.diff.logs import LogChanges
+    from kafkalog_core.ops.diff.logs import LogChanges, LogTask
     from kafkalog_core.ops.diff.request import DiffRequest, Row
     from kafkalog_core.progress import Progress
 
@@ -47,6 +48,44 @@ _ORDER: Final = (
 """The order of the rows, by kind and change: what is gone and what an operator did comes before daily traffic."""
 
 
+class _Compared(Struct):
+    """What the comparison of all logs gave.
+
+    Attributes:
+        rows: `difference` rows.
+        findings: `finding` rows about logs that cannot be read.
+        changed: the partitions whose logs differ.
+        alone: the results of logs that one side has alone, by the path of the directory.
+        damaged: the partitions with the same damage in both copies.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    findings: list[Row] = field(default_factory=list)
+    changed: set[TopicPartition] = field(default_factory=set)
+    alone: dict[str, LogChanges] = field(default_factory=dict)
+    damaged: list[str] = field(default_factory=list)
+
+
+def _compared(tasks: Sequence[LogTask], request: DiffRequest, report: Report, progress: Progress) -> _Compared:
+    """Compare the logs, in several processes if that is faster. Raises WorkerLostError."""
+    found = _Compared()
+    size_bytes = sum(task.size_bytes for task in tasks)
+    progress.expect(size_bytes)
+    report.expect(partitions=len(tasks), size_bytes=size_bytes)
+    results = run_all(compare_logs, [(task,) for task in tasks], request.jobs, size_bytes, progress)
+    for task, result in zip(tasks, results, strict=True):
+        _count(result, report)
+        found.findings += (finding.row() for finding in result.findings)
+        found.rows += result.rows
+        found.damaged += [task.name] if result.is_damaged_alike else []
+        only = None if task.old is not None and task.new is not None else task.old or task.new
+        if only is not None:
+            found.alone[only.place.path] = result
+        if result.rows or only is not None:
+            found.changed.add((task.topic, task.partition))
+    return found
+
+
 def diff(request: DiffRequest, report: Report, progress: Progress = NO_PROGRESS) -> Generator[DiffFound, None, None]:
     """Yield the one result.
 
@@ -57,32 +96,20 @@ def diff(request: DiffRequest, report: Report, progress: Progress = NO_PROGRESS)
     places = Places(request, old, new)
     if request.topics and not places.topics:
         raise SelectionError(f"neither OLD nor NEW has a topic that matches {' or '.join(request.topics)}")
-    rows: list[Row] = []
-    findings: list[Row] = []
-    changed: set[TopicPartition] = set()
-    alone: dict[str, LogChanges] = {}
     tasks = places.tasks()
-    size_bytes = sum(task.size_bytes for task in tasks)
-    progress.expect(size_bytes)
-    report.expect(partitions=len(tasks), size_bytes=size_bytes)
-    results = run_all(compare_logs, [(task,) for task in tasks], request.jobs, size_bytes, progress)
-    for task, result in zip(tasks, results, strict=True):
-        _count(result, report)
-        findings += (finding.row() for finding in result.findings)
-        rows += result.rows
-        only = (task.old or task.new) if task.old is None or task.new is None else None
-        if only is not None:
-            alone[only.place.path] = result
-        if result.rows or only is not None:
-            changed.add((task.topic, task.partition))
+    logs = _compared(tasks, request, report, progress)
+    rows, findings = logs.rows, logs.findings
     images = read_images(request.old, request.new)
-    rows += places.rows(alone, images.topics_after)
+    rows += places.rows(logs.alone, images.topics_after)
     on_disk = frozenset(str(row["topic"]) for row in rows if row["kind"] == "topic")
     settings, of_nodes = setting_rows(request, images, on_disk)
     rows += settings
     rows += broker_rows(old, new)
     notes = list(images.notes)
-    topics = {topic for topic, _ in changed}
+    if logs.damaged:
+        command = shell_line(["kafkalog", "verify", *request.new.paths])
+        notes.append(f"Damage that is not compared, as no copy is without it: {first_of(logs.damaged)}: {command}")
+    topics = {topic for topic, _ in logs.changed}
     # Equal logs have the same groups and transactions: they are read only where the logs differ.
     pairs = [images.findings]
     if request.topics or request.has_zookeeper or not topics.isdisjoint({OFFSETS_TOPIC, SHARE_STATE_TOPIC}):
@@ -90,9 +117,9 @@ def diff(request: DiffRequest, report: Report, progress: Progress = NO_PROGRESS)
         rows += of_groups
         notes += more
         pairs.append(found)
-    if changed:
+    if logs.changed:
         is_all = bool(request.topics) or TRANSACTIONS_TOPIC in topics
-        rows += transaction_rows(request, None if is_all else frozenset(changed), progress)
+        rows += transaction_rows(request, None if is_all else frozenset(logs.changed), progress)
     findings += _of_one_side(pairs, notes)
     as_before = places.as_before()
     if rows and as_before is not None:
@@ -130,7 +157,7 @@ def _rank(row: Row) -> tuple[int, int]:
 
 
 def _of_one_side(pairs: Sequence[Sequence[Sequence[Row]]], notes: list[str]) -> Iterator[Row]:
-    """Yield the findings that one side alone has; those of both are no difference, and are counted in a note."""
+    """Yield the findings that one side alone has; those that both have are counted in a note."""
     of_both = Counter[str]()
     for sides in pairs:
         known = [{_key(row) for row in rows} for rows in sides]

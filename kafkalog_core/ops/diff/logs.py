@@ -20,7 +20,7 @@ from kafkalog_core.kafka.sim.logdir.leader_epochs import history, read_epoch_fil
 from kafkalog_core.kafka.sim.logfiles import is_compacted
 from kafkalog_core.ops.copies.comparison import BatchCursor, Share, lockstep
 from kafkalog_core.ops.diff.request import difference
-from kafkalog_core.storage.access import code_of_error
+from kafkalog_core.storage.access import code_of_error, denial
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct
@@ -40,6 +40,8 @@ __all__ = ["LogChanges", "LogTask", "compare_logs"]
 
 _TAILS: Final = {"torn-tail": "a torn append", "zero-filled": "preallocated space"}
 """Damage that an append in progress leaves, and that a start truncates."""
+
+_SHOWN: Final = frozenset({"damaged", "repaired", "tail"})
 
 
 class LogTask(Struct, frozen=True, kw_only=True):
@@ -65,7 +67,8 @@ class LogTask(Struct, frozen=True, kw_only=True):
 class LogChanges(Struct, frozen=True, kw_only=True):
     """The result of one partition: `difference` rows, findings about what cannot be read, and what was read.
 
-    `records` is None if headers do not count them: those of compressed batches of magic 0 and 1.
+    `is_damaged_alike`: both copies have damage, which is not compared, and no row says so. `records` is None if headers
+    do not count them: those of compressed batches of magic 0 and 1.
     """
 
     rows: tuple[Row, ...] = ()
@@ -74,6 +77,7 @@ class LogChanges(Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     batches: int = 0
     records: int | None = 0
+    is_damaged_alike: bool = False
 
 
 class _Log(Struct, frozen=True):
@@ -127,7 +131,7 @@ def compare_logs(task: LogTask, advance: Callable[[int], None]) -> LogChanges:
                 topic=task.topic,
                 partition=task.partition,
             )
-            return LogChanges(findings=(finding,))
+            return LogChanges(findings=(finding,), records=None)
     formats = {log.partition.format for log in logs}
     is_pair = task.old is not None and task.new is not None
     if "v07" in formats:
@@ -151,6 +155,9 @@ def compare_logs(task: LogTask, advance: Callable[[int], None]) -> LogChanges:
         files=sum(len(segments) for segments in parts),
         size_bytes=sum(segment.size_bytes for segments in parts for segment in segments),
         batches=sum(cursor.batches for cursor in cursors),
+        is_damaged_alike=is_pair
+        and _SHOWN.isdisjoint(str(row["change"]) for row in rows)
+        and any(each.damage_count for each in cursors),
         records=sum(cursor.records for cursor in cursors) if all(each.is_counted for each in cursors) else None,
     )
 
@@ -158,6 +165,11 @@ def compare_logs(task: LogTask, advance: Callable[[int], None]) -> LogChanges:
 def _read(copy: PartitionCopy) -> _Log:
     """List the directory, and read its small files. Raises StorageError."""
     partition = read_partition(copy.place.path)
+    for segment in partition.segments:
+        # Two logs that this user may not read would look the same.
+        error = None if segment.log is None else denial(segment.log.path)
+        if error is not None:
+            raise error
     bases = [segment.base_offset for segment in partition.segments if segment.log is not None]
     bounds = log_bounds(bases[0] if bases else None, copy.context, rules_of(LATEST))
     epochs = read_epoch_file(partition.path)

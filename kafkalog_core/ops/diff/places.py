@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.diff.logs import LogChanges
     from kafkalog_core.ops.diff.request import DiffRequest, Row, Side
 
-__all__ = ["Disks", "Places", "disks_of"]
+__all__ = ["Places", "SideDirs", "disks_of"]
 
 _SEVERAL: Final = 3
 _CHANGES: Final = {DirectoryState.DELETE: "being-deleted", DirectoryState.STRAY: "stray"}
 _DETAILS: Final = {
     "gone": "no directory of it is left in NEW",
-    "being-deleted": "a broker deletes what ends in -delete once file.delete.delay.ms is over, or when it starts",
+    "being-deleted": "a broker deletes what ends in -delete once file.delete.delay.ms is over",
     "stray": "a broker found at its start that the cluster does not place it here",
 }
 
 
-class Disks(Struct, frozen=True, kw_only=True):
+class SideDirs(Struct, frozen=True, kw_only=True):
     """What one side has.
 
     Args:
@@ -51,10 +51,10 @@ class Disks(Struct, frozen=True, kw_only=True):
     aside: dict[str, dict[str, PartitionCopy]]
 
 
-def disks_of(side: Side) -> Disks:
+def disks_of(side: Side) -> SideDirs:
     """Return what a side has. Raises SelectionError for single files and for two copies of a partition."""
     disks = copies_on_disk(side.targets, advice=f"{side.label} is a log directory or a partition, not a single file")
-    found = Disks(brokers=tuple(disks.brokers), copies={}, ids={}, aside={})
+    found = SideDirs(brokers=tuple(disks.brokers), copies={}, ids={}, aside={})
     for (topic, number), several in sorted(disks.places.items()):
         if len(several) > 1:
             paths = first_of([each.place.path for each in several])
@@ -80,7 +80,7 @@ class Places:
         new: the directories of after.
     """
 
-    def __init__(self, request: DiffRequest, old: Disks, new: Disks) -> None:
+    def __init__(self, request: DiffRequest, old: SideDirs, new: SideDirs) -> None:
         self._request = request
         self._old, self._new = old, new
         self.topics = sorted(filter(request.takes, {*old.copies, *new.copies, *old.aside, *new.aside}))

@@ -194,6 +194,15 @@ def test_damage_in_one_copy(tmp_path: Path) -> None:
     assert rows("--deep", new, new) == []
 
 
+def test_the_same_damage_in_both_is_no_change_and_is_said(tmp_path: Path) -> None:
+    log = batches(0, 49)
+    old, new = pair(tmp_path, {0: [*log[:5], b"x" * 99, *log[5:]]}, {0: [*log[:5], b"x" * 99, *log[5:]]})
+    assert rows(old, new) == []
+    code, text = run(old, new)
+    assert code == 0
+    assert f"Damage that is not compared, as no copy is without it: t-0: kafkalog verify {new}" in text
+
+
 def test_a_torn_append(tmp_path: Path) -> None:
     log = batches(0, 49)
     old, new = pair(tmp_path, {0: [*log, log[0][:30]]}, {0: log})
