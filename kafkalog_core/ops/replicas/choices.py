@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.logdir.leader_epochs import History
     from kafkalog_core.ops.impact.outcomes import Impact
 
-__all__ = ["PartitionChoice", "CopyChoice", "GroupCosts", "group_costs"]
+__all__ = ["CopyChoice", "GroupCosts", "PartitionChoice", "group_costs"]
 
 _Result = TypeVar("_Result")
 _NOWHERE: Final = f"no partition of {OFFSETS_TOPIC} is in these directories; name the disks that have it too"

@@ -15,7 +15,7 @@ from kafkalog_core.kafka.sim.logdir.leader_epochs import history
 from kafkalog_core.kafka.sim.logfiles import is_compacted
 from kafkalog_core.kafka.sim.metadata_log import EVERYTHING
 from kafkalog_core.ops.cluster.cluster import disks_of, read_newest, watch_leaders
-from kafkalog_core.ops.replicas.choices import PartitionChoice, CopyChoice, group_costs
+from kafkalog_core.ops.replicas.choices import CopyChoice, PartitionChoice, group_costs
 from kafkalog_core.ops.replicas.comparison import BatchCursor, lockstep
 from kafkalog_core.ops.replicas.differences import Differences
 from kafkalog_core.ops.replicas.verdict import (

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.replicas.comparison import Absence, Stretch, Times
 
-__all__ = ["MANY", "CopyCounts", "Differences", "AtRisk", "Range", "RangeKind"]
+__all__ = ["MANY", "AtRisk", "CopyCounts", "Differences", "Range", "RangeKind"]
 
 
 RangeKind = Literal["divergent", "damaged", "gap", "behind", "epoch", "trimmed", "compacted", "missing"]

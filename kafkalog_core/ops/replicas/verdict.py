@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.ops.replicas.comparison import BatchCursor
-    from kafkalog_core.ops.replicas.differences import CopyCounts, Differences, AtRisk
+    from kafkalog_core.ops.replicas.differences import AtRisk, CopyCounts, Differences
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
