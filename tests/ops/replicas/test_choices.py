@@ -196,7 +196,7 @@ def test_damage_in_one_copy_leads_to_the_command_that_truncates_it(tmp_path: Pat
     one, two = lay(tmp_path, 1, {0: broken}), lay(tmp_path, 2, {0: log})
     text = run(one, two).stdout
     assert text.startswith("Keep broker 2's copy of t-0; no other copy has a record that it lacks.")
-    assert f"\n    kafkalog recover --refetch {one}/t-0\n" in text
+    assert f" kafkalog recover --refetch {one}/t-0\n" in text
 
 
 def test_one_that_ends_before_the_other(tmp_path: Path) -> None:
