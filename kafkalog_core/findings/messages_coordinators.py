@@ -163,8 +163,10 @@ COORDINATORS: Final = (
         "broker.coordinator-batch-too-large",
         "error",
         (
-            "Failed to write a batch of {count} record(s) to {partition} because it is larger than the maximum batch "
-            "size of {number} bytes",
+            (
+                "Failed to write a batch of {count} record(s) to {partition} because it is larger than the maximum "
+                "batch size of {number} bytes"
+            ),
         ),
         "A coordinator could not append a batch to {partition}: it is larger than {number} bytes.",
         "max.message.bytes of the topic is {number}.",
