@@ -68,7 +68,6 @@ __all__ = [
     "EXPORT",
     "FETCH",
     "FINDING",
-    "FROZEN",
     "GROUP",
     "GROUP_EVENT",
     "GROUP_MEMBER",

@@ -30,6 +30,7 @@ SOURCES: Final = {
     "messages": "tests/integration/test_said_of_messages.py",
     "lost": "tests/integration/test_lost_directories.py",
     "unread": "tests/integration/test_unread_disk.py",
+    "freeze": "tests/integration/test_freeze.py",
     "full disk": "tests/integration/test_full_disk.py",
     "clients": "tests/serve/test_client_uses.py",
     "live": "tests/integration/test_live_broker.py",
