@@ -18,7 +18,7 @@ import click
 from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.summary_line import summary_sentence
 from kafkalog_core.findings import Finding
-from kafkalog_core.output import clusters, replicas, tables
+from kafkalog_core.output import clusters, plans, replicas, tables
 from kafkalog_core.output.chunk import csv_columns, json_line
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import csv_line
@@ -349,7 +349,7 @@ ROLLS: Final[ResultKind[RollForecast]] = ResultKind(
     for_people={"table": f"{_RENDER}.roll_table:RollTable"},
 )
 FREEZES: Final[ResultKind[Frozen | Finding]] = ResultKind(
-    tables=(tables.FROZEN, tables.FINDING),
+    tables=(plans.FROZEN, tables.FINDING),
     rows_of=f"{_OPS}.usage.freeze:rows_of",
     for_people={"table": f"{_RENDER}.freeze_table:FreezeTable"},
 )

@@ -8,28 +8,27 @@ from kafkalog_core.findings.kinds import FindingType
 
 __all__ = ["FREEZES"]
 
-_OF_RUN: Final = "Nothing: this is about the frozen files."
+_OF_RUN: Final = "Nothing: this is about the plan."
 
 FREEZES: Final = {
     "freeze.vanished": FindingType(
-        "error",
+        "warning",
         "Files that were here when the directory was listed ({count}) are gone: {names}. They are not frozen.",
-        "Deletes the files of a deleted partition file.delete.delay.ms after it has renamed the directory, one after "
-        "another.",
+        "Deletes the files of a deleted partition file.delete.delay.ms after it has renamed the directory.",
         "Look at the other replicas of the partition: each broker deletes at a time of its own.",
         "It is an error if a log is among them: its records are not in the frozen partition. Links that were made "
         "before keep their files.",
     ),
     "freeze.still-linked": FindingType(
         "warning",
-        "This file is frozen by a hard link, not by a copy: {reason}.",
+        "This file is frozen by a hard link, not by a copy: {why}.",
         "Changes the frozen file with its own one when it appends, or when it truncates the log in place.",
         "Free space, and run the same command again: it copies what is still a link.",
         "A copy is made only if it leaves as many bytes free as it takes, because a full disk stops the broker.",
     ),
     "freeze.older-copy": FindingType(
         "warning",
-        "This file is an earlier copy of a file that has changed since, and is not copied again: {reason}.",
+        "This file is an earlier copy of a file that has changed since, and is not copied again: {why}.",
         _OF_RUN,
         "Free space, and run the same command again.",
         "The earlier copy is kept until a new one is complete.",

@@ -71,7 +71,6 @@ __all__ = [
     "EXPORT",
     "FETCH",
     "FINDING",
-    "FROZEN",
     "GROUP",
     "GROUP_EVENT",
     "GROUP_MEMBER",

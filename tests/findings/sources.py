@@ -31,6 +31,7 @@ SOURCES: Final = {
     "ensemble": "tests/integration/test_zookeeper_ensemble.py",
     "lost": "tests/integration/test_lost_directories.py",
     "unread": "tests/integration/test_unread_disk.py",
+    "freeze": "tests/integration/test_freeze.py",
     "full disk": "tests/integration/test_full_disk.py",
     "clients": "tests/serve/test_client_uses.py",
     "live": "tests/integration/test_live_broker.py",

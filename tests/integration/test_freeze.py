@@ -82,7 +82,7 @@ def test_a_deleted_topic_is_served_after_the_broker_has_deleted_its_files(broker
     assert done.status == 0, (done.rows, done.errors)
     (row,) = (row for row in done.rows if row["type"] == "frozen")
     assert (row["copies"], row["topic"]) == (0, topic)
-    _wait_until(lambda: not list(broker.log_dir.glob(f"{topic}-0*")))
+    _wait_until(lambda: not list(broker.log_dir.glob(f"{topic}-0*")))  # file.delete.delay.ms later
     assert served(to, topic) == records
     assert run("verify", to).status == 0
 

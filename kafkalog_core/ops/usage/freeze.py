@@ -24,7 +24,8 @@ from kafkalog_core.ops.usage.freeze_place import check_links, check_place
 from kafkalog_core.ops.usage.freezing import chosen_dirs
 from kafkalog_core.ops.usage.frozen_dir import FrozenDir
 from kafkalog_core.output.chunk import RowChunk
-from kafkalog_core.output.tables import FINDING, FROZEN
+from kafkalog_core.output.plans import FROZEN
+from kafkalog_core.output.tables import FINDING
 from kafkalog_core.storage.changing.new_dir import owned
 from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES, free_bytes
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
@@ -326,10 +327,10 @@ class _Freezing:
         there = _status(target)
         if there is not None and _is_of(there, file):
             result.links.append(file.info.size_bytes)
-            result.findings.append(self._found("freeze.still-linked", target, chosen.origin, reason=reason))
+            result.findings.append(self._found("freeze.still-linked", target, chosen.origin, why=reason))
         else:
             result.here_before += 1
-            result.findings.append(self._found("freeze.older-copy", target, chosen.origin, reason=reason))
+            result.findings.append(self._found("freeze.older-copy", target, chosen.origin, why=reason))
 
     # --- findings -----------------------------------------------------------------------------------------------------
     def _note_what_is_missing(self) -> None:
@@ -341,7 +342,7 @@ class _Freezing:
             has_log = any(file.info.name.kind in LOG_KINDS for file in files)
             result = self._results[origin]
             details = {"count": len(files), "names": first_of([file.info.name.raw for file in files])}
-            severity = "error" if has_log else "info"
+            severity = "error" if has_log else "warning"
             result.findings.append(self._found("freeze.vanished", result.source, origin, severity=severity, **details))
         for (origin, home), names in self._elsewhere.items():
             result = self._results[origin]

@@ -39,7 +39,7 @@ _TEMPORARY: Final = ("kafkalog-", ".tmp")
 class Origin(Struct, frozen=True, kw_only=True):
     """The partition directory that something was frozen from.
 
-    `topic_id` tells a topic from one that was created again, in a directory with the inode of the deleted one.
+    `topic_id` differs where a topic was created again, in a directory with the inode of the deleted one.
     """
 
     device: int
