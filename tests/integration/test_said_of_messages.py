@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewTopic
 
 from tests.integration import clients
 from tests.integration.broker import Broker, TwoLogDirs
+from tests.integration.said_of import SECONDS, TOPIC, commit, committed, produce, until
 from tests.integration.zookeeper_broker import ZooKeeperBroker
 from tests.support import jars
 from tests.support.asking import SocketClient
@@ -26,30 +25,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-TOPIC: Final = "orders"
-SECONDS: Final = 60
 SMALL: Final = {"internal.segment.bytes": "1000"}
 LOADS: Final = "loading of offsets and group metadata from __consumer_offsets-0"
-LOADING: Final = {14}
-"""COORDINATOR_LOAD_IN_PROGRESS."""
 OF_A: Final = b"\0\0\0\1a"
 """The key of the transactional id `a`."""
 UNKNOWN_TYPE: Final = struct.pack(">h", 99)
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
-
-
-async def until(broker: Broker, text: str) -> None:
-    """Wait for a line of the broker's log."""
-    async with asyncio.timeout(SECONDS):
-        while text not in broker.output:  # noqa: ASYNC110 - a file gives no event
-            await asyncio.sleep(0.1)
-
-
-async def produce(broker: Broker, topic: str, *values: bytes) -> None:
-    """A batch for each value."""
-    async with clients.producer_of(broker) as producer:
-        for value in values:
-            await producer.send_and_wait(topic, value, partition=0)
 
 
 def is_refused(broker: Broker, topic: str) -> bool:
@@ -129,28 +110,6 @@ async def _with_times(broker: Broker, *times_ms: int) -> None:
 
 
 # --- coordinators -----------------------------------------------------------------------------------------------------
-def committed(broker: Broker, group: str) -> tuple[int, int]:
-    """The error and the offset that the coordinator of a group answers; -1: the group has no offset."""
-    with SocketClient(broker.bootstrap) as client:
-        asked = [{"name": TOPIC, "partition_indexes": [0]}]
-        deadline = time.monotonic() + SECONDS
-        while True:
-            answer = client.ask("OffsetFetch", 5, group_id=group, topics=asked)
-            (partition,) = answer["topics"][0]["partitions"] if answer["topics"] else ({"committed_offset": -1},)
-            if answer["error_code"] not in LOADING or time.monotonic() > deadline:
-                return answer["error_code"], partition["committed_offset"]
-            time.sleep(0.2)
-
-
-async def commit(broker: Broker, group: str, offset: int) -> None:
-    """Commit an offset without a membership."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False)
-    await consumer.start()
-    consumer.assign([TopicPartition(TOPIC, 0)])
-    await consumer.commit({TopicPartition(TOPIC, 0): offset})
-    await consumer.stop()
-
-
 def offset_key(group: str, version: int = 1) -> bytes:
     """The key of a commit."""
     texts = [struct.pack(">h", len(each)) + each.encode() for each in (group, TOPIC)]

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 
 from tests.integration import clients
 from tests.integration.broker import Broker
-from tests.integration.test_said_of_messages import commit, committed, produce, until
+from tests.integration.said_of import TOPIC, commit, committed, produce, until
 from tests.integration.zookeeper_broker import ZooKeeperBroker
 from tests.support import jars
 from tests.support.asking import SocketClient
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-TOPIC: Final = "orders"
 SECONDS: Final = 90
 DEFAULT_BYTES: Final = "1048588"
 LATER_RELEASE: Final = "4.4.0"
