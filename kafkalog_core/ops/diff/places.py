@@ -59,7 +59,7 @@ def disks_of(side: Side) -> SideDirs:
         if len(several) > 1:
             paths = first_of([each.place.path for each in several])
             raise SelectionError(
-                f"{side.label} has {topic}-{number} in {paths}: compare one broker at a time; kafkalog spark replicas "
+                f"{side.label} has {topic}-{number} in {paths}: compare one broker at a time; kafkalog replicas "
                 "compares the copies of several"
             )
         found.copies.setdefault(topic, {})[number] = several[0]
