@@ -374,7 +374,7 @@ class _Work:
     def _settle(self, load: PartitionLoad | None) -> None:
         """Build the files of the log that is left, and truncate what an unclean start would still truncate.
 
-        load: such a start on this log, which `self._reindex` has followed; None: none was simulated.
+        load: such a start on this log, which the replay has followed; None: none was simulated.
         """
         is_followed = load is not None and not self._facts.context.log_start_offset and _reads_all(load.result)
         if load is not None and is_followed:

@@ -6,8 +6,8 @@ The steps in the order of `LogLoader.load` (before 3.0 `Log.loadSegments`), with
 2. `candidates`: which segments are recovered, and why.
 3. `recovery`: recovers one segment (`LogSegment.recover`), over `sim.broker_walk`: which batch is the first bad one.
 4. `partition`: the whole of it (`PartitionLoad`): truncation, deletion of later segments, log end offset, log start
-   offset, leader epochs, producers (`snapshots`). `live_segment` is a segment meanwhile. `replay` has the reads without
-   checksums that follow recovery.
+   offset, leader epochs, producers (`snapshots`). `starting_segment` is a segment meanwhile. `replay` has the reads
+   without checksums that follow recovery.
 5. `outcome` answers what happens to one place of a log, `results` holds the options and the result, and
    `segment_views` shows the segments as retention and the cleaner see them afterwards.
 6. `disk`: the start of the whole broker, of the loads of all partitions and the findings about the other files.

@@ -21,11 +21,11 @@ from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
-from kafkalog_core.kafka.sim.start.live_segment import LiveSegment, listed_span, reaches_beyond, reading_of
 from kafkalog_core.kafka.sim.start.recovery import RecoveryWatch, recover_segment, split_parts
 from kafkalog_core.kafka.sim.start.replay import EndOfLog, ReplaySegment, end_of_log, find_offset
 from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
 from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
+from kafkalog_core.kafka.sim.start.starting_segment import StartingSegment, listed_span, reaches_beyond, reading_of
 from kafkalog_core.kafka.sim.start.sweep import sweep
 from kafkalog_core.storage.listing import Segment, SegmentState, group_segments
 from kafkalog_core.storage.scan import Run
@@ -99,10 +99,10 @@ class PartitionLoad:
         self._is_clean = bool(context.is_clean)
         self._is_deleted = partition.name.state is DirectoryState.DELETE
         self._start_checkpoint = (context.log_start_offset or 0) if rules.reads_log_start else 0
-        self._live: list[LiveSegment] = []
+        self._live: list[StartingSegment] = []
         self._removed: list[RemovedSegment] = []
         self._replaced: list[tuple[FileInfo, str]] = []
-        self._completed: LiveSegment | None = None
+        self._completed: StartingSegment | None = None
         self._zero_indexes: frozenset[int] = frozenset()
         self._is_end_lost = False
         self._reads_unstable = False
@@ -177,9 +177,9 @@ class PartitionLoad:
 
         Replacements that wait are completed afterwards.
         """
-        opened: list[tuple[LiveSegment, LoadedSegment]] = []
+        opened: list[tuple[StartingSegment, LoadedSegment]] = []
         for number, segment in enumerate(segments):
-            live = LiveSegment(segment.base_offset, segment, segment.size_bytes)
+            live = StartingSegment(segment.base_offset, segment, segment.size_bytes)
             self._open(live, segment)
             self._live.append(live)
             if live.recovery is not None and swept.waiting:
@@ -215,7 +215,7 @@ class PartitionLoad:
             self._stop(log.path, f"its {log.size_bytes:,} bytes are more than a segment can have")
         base = name.base_offset
         segment = Segment(base_offset=base, state=SegmentState.CLOSED, log=replace(log, name=name))
-        swap = LiveSegment(base, segment, log.size_bytes)
+        swap = StartingSegment(base, segment, log.size_bytes)
         problem = self._recover(swap, assigns=False)
         if problem is not None:
             kind: LoadProblemKind = "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal"
@@ -238,7 +238,7 @@ class PartitionLoad:
         ]
         bisect.insort(self._live, swap, key=lambda live: live.base_offset)
 
-    def _overlapped(self, base_offset: int, end_offset: int) -> list[LiveSegment]:
+    def _overlapped(self, base_offset: int, end_offset: int) -> list[StartingSegment]:
         """Return the segments of an offset range (`Log.logSegments`), without those that end below it."""
         if end_offset == base_offset:
             return []
@@ -283,7 +283,7 @@ class PartitionLoad:
                 sentence = f"the broker creates an empty segment at offset {other.base_offset}, and never reads {name}"
                 self._stop(other.log.path, sentence, kind="misnamed")
 
-    def _open(self, live: LiveSegment, segment: Segment) -> None:
+    def _open(self, live: StartingSegment, segment: Segment) -> None:
         """Open one segment (`LogLoader.loadSegmentFiles`), which recovers it where its index is missing or wrong."""
         path = live.log_path or self._partition.path
         # FileRecords refuses a file of more than Integer.MAX_VALUE bytes
@@ -321,7 +321,7 @@ class PartitionLoad:
             yield live.frozen()
             live.forget()
 
-    def _recover(self, live: LiveSegment, *, assigns: bool) -> Problem | None:
+    def _recover(self, live: StartingSegment, *, assigns: bool) -> Problem | None:
         """Recover one segment (`LogLoader.recoverSegment`); return the exception that it throws, if any."""
         path = live.log_path
         if path is None:
@@ -363,7 +363,9 @@ class PartitionLoad:
             manager.take()
         return None
 
-    def _listen(self, live: LiveSegment, follow: Callable[[Run | Damage], object] | None, item: Run | Damage) -> None:
+    def _listen(
+        self, live: StartingSegment, follow: Callable[[Run | Damage], object] | None, item: Run | Damage
+    ) -> None:
         if follow is not None:
             follow(item)
         if not isinstance(item, Run):
@@ -371,7 +373,7 @@ class PartitionLoad:
         elif self._advance is not None:
             self._advance(sum(item.batches.column("size_bytes")))
 
-    def _empty(self, live: LiveSegment) -> None:
+    def _empty(self, live: StartingSegment) -> None:
         live.recovery, live.end_offset, live.size_bytes, live.is_emptied = None, live.base_offset, 0, True
         live.rebuilt_index = None
 
@@ -393,7 +395,7 @@ class PartitionLoad:
         self._is_end_lost = end.is_lost
         return end.offset
 
-    def _next_offset(self, live: LiveSegment) -> EndOfLog:
+    def _next_offset(self, live: StartingSegment) -> EndOfLog:
         """Return the offset after the last record of a segment (`LogSegment.readNextOffset`)."""
         if live.end_offset is not None or live.segment is None or live.log_path is None:
             if live.rebuilt_index is None or live.log_path is None:
@@ -432,7 +434,7 @@ class PartitionLoad:
                 for offset in self._snapshots:
                     self._snapshots.remove(offset)
         if not self._live:
-            self._live.append(LiveSegment(start, None, 0, end_offset=start))
+            self._live.append(StartingSegment(start, None, 0, end_offset=start))
             return start
         return end_offset
 
@@ -529,7 +531,7 @@ class PartitionLoad:
         kind: LoadProblemKind = "old-release" if obstacle.is_of_old_release else "fatal"
         self._stop(path, sentence, kind=kind, position=obstacle.position)
 
-    def _refuse(self, live: LiveSegment, problem: Problem) -> NoReturn:
+    def _refuse(self, live: StartingSegment, problem: Problem) -> NoReturn:
         path, detail = live.log_path or "", problem.detail
         kinds: dict[str, LoadProblemKind] = {
             "overflow": "split",
@@ -549,7 +551,7 @@ class PartitionLoad:
                 kind, detail = "fatal", f"{detail}, and the broker cannot split the segment: {parts}"
         self._stop(path, detail, kind=kind, position=problem.position)
 
-    def _is_whole_later(self, live: LiveSegment) -> bool:
+    def _is_whole_later(self, live: StartingSegment) -> bool:
         """Return whether the releases that index last offsets recover a segment and keep all of it."""
         if live.log_path is None:
             return False

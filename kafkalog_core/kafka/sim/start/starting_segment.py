@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.start.replay import OffsetIndex
     from kafkalog_core.storage.listing import Segment
 
-__all__ = ["LiveSegment", "listed_span", "reaches_beyond", "reading_of"]
+__all__ = ["StartingSegment", "listed_span", "reaches_beyond", "reading_of"]
 
 
-class LiveSegment(Struct):
+class StartingSegment(Struct):
     """A segment during the start; `end_offset`, and whether its offsets go back, are known once it was recovered."""
 
     base_offset: int
@@ -53,7 +53,7 @@ class LiveSegment(Struct):
         )
 
 
-def listed_span(live: LiveSegment, source: Source) -> tuple[int, int] | None:
+def listed_span(live: StartingSegment, source: Source) -> tuple[int, int] | None:
     """Return the bytes of a log that the listing has, where the file is longer; None: it has all of them.
 
     The listing of a plan's result has logs that the plan truncates, and the files are as they were.
@@ -62,7 +62,7 @@ def listed_span(live: LiveSegment, source: Source) -> tuple[int, int] | None:
     return (0, listed) if listed < source.size_bytes else None
 
 
-def reaches_beyond(live: LiveSegment, end_offset: int) -> bool:
+def reaches_beyond(live: StartingSegment, end_offset: int) -> bool:
     """Return whether a batch of a recovered segment reaches beyond its end, which is after its last batch."""
     if live.log_path is None:
         return False
@@ -70,7 +70,7 @@ def reaches_beyond(live: LiveSegment, end_offset: int) -> bool:
         return SegmentReads(source, live.size_bytes, live.base_offset, None, search="last").highest() >= end_offset
 
 
-def reading_of(live: LiveSegment) -> ReplaySegment:
+def reading_of(live: StartingSegment) -> ReplaySegment:
     """Return how the producers of a segment are read."""
     index: OffsetIndex | None = None if live.segment is None else live.segment.index
     is_whole = live.end_offset is not None
