@@ -61,7 +61,7 @@ _CODE_OF_STATE: Final = {
 _READ_FIRST: Final = {fixed_file_name(kind): kind for kind in (FileKind.CLEAN_SHUTDOWN, FileKind.META_PROPERTIES)}
 """What a broker looks for before it lists the partitions, be it a file or a directory (`LogManager.loadLogs`)."""
 OWN_LOCK: Final = "kafkalog-lock"
-"""The lock of kafkalog in a directory that is no broker's, where no `.lock` is."""
+"""The lock of kafkalog in a directory outside of log directories, where brokers have no `.lock`."""
 _LOCKS: Final = frozenset({fixed_file_name(FileKind.LOCK), OWN_LOCK})
 _STATE: Final = fixed_file_name(FileKind.QUORUM_STATE)
 _VOTE: Final = f"{METADATA_TOPIC}-0/{_STATE}"
@@ -108,7 +108,7 @@ class LogDir(Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it but locks, as on a new disk; a directory that is no partition is a finding."""
+        """Whether there is nothing in it but locks, as on a new disk. Directories with other names have a finding."""
         has_files = any(file.name.raw not in _LOCKS for file in self.files)
         others = (finding for finding in self.findings if os.path.basename(finding.path) not in _LOCKS)
         return not (has_files or self.partitions or self.remote_index_cache or any(others))
