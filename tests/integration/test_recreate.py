@@ -34,7 +34,7 @@ create --topic __consumer_offsets --partitions 6 --replication-factor 3 --config
 tool kafka-topics.sh --alter --topic two --partitions 7
 configs --entity-type topics --entity-name three --add-config 'leader.replication.throttled.replicas=[0:1,1:2]'
 configs --entity-type brokers --entity-name 2 --add-config leader.replication.throttled.rate=1000000
-configs --entity-type brokers --entity-name 3 --add-config 'log.retention.ms=86400000,num.io.threads=4'
+configs --entity-type brokers --entity-name 3 --add-config 'num.network.threads=2,num.io.threads=4'
 configs --entity-type topics --entity-name placed --add-config retention.bytes=1000000
 configs --entity-type topics --entity-name placed --delete-config retention.bytes
 users --entity-name gone --add-config 'SCRAM-SHA-256=[password=x]'
