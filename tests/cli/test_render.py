@@ -101,7 +101,15 @@ def test_every_row_type_is_shown_somehow():
     in_lines |= {"retention", "retained_segment", "retention_event", "retention_what_if", "rolling", "rolled_segment"}
     in_lines |= {"export", "replica", "replica_copy", "replica_range", "event"}
     in_lines |= {"transaction", "transaction_part", "stable_offset", "which_partition", "impact"}
-    in_lines |= {"preflight", "start_event", "partition_start", "start_step", "release_start"}
+    in_lines |= {
+        "usage",
+        "usage_directory",
+        "preflight",
+        "start_event",
+        "partition_start",
+        "start_step",
+        "release_start",
+    }
     in_lines |= {"group", "group_member", "group_offset"}
     in_lines |= {name for name in TABLES if name.startswith(("cluster", "quorum", "znode", "zookeeper"))}
     in_lines -= {"cluster_difference", "cluster_event"}

@@ -206,6 +206,7 @@ READING: Final = {
     "groups": ("--jobs 1",),
     "transactions": ("--jobs 1",),
     "impact": ("",),
+    "usage": ("--by topic",),
     "preflight": ("--jobs 1",),
     "recover": ("--jobs 1 --only-copy", "--jobs 1 --only-copy --apply"),
     "excise": ("--offset 41",),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget
-from kafkalog_core.errors import RefusedError, SelectionError, StorageError
-from kafkalog_core.findings import Finding, found
+from kafkalog_core.errors import DeniedError, RefusedError, SelectionError, StorageError
+from kafkalog_core.findings import DENIED, Finding, found
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES
 from kafkalog_core.kafka.sim.start.segment_views import check_now
 from kafkalog_core.ops.compact.compact import compact
@@ -333,6 +333,9 @@ def _add_retention(result: DirUsage, targets: tuple[Target, ...], wanted: Retent
                     assumptions.update(dict.fromkeys(each.assumptions))
     except (RefusedError, StorageError) as error:
         result.retention_problem = error.message
+        path = error.path or result.path
+        if isinstance(error, DeniedError) and all(finding.path != path for finding in result.findings):
+            result.add_finding(found(DENIED, path, reason=error.message))
         for share in result.shares.values():
             share.retention_bytes = share.retention_segments = share.next_due_ms = share.unforeseen = None
     else:
