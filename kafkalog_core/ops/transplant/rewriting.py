@@ -61,7 +61,7 @@ class LogEdit(Struct):
 
     def apply(self, content: bytearray, run: Run) -> bool:
         """Change a run of batches in place; return whether anything has changed."""
-        batches, start = run.batches, run.batches.column("position")[0]
+        batches, start = run.batches, _start_of_memory(run)
         is_changed = False
         # Nearly all runs of a log that never changed its leader have epoch 0.
         if not batches.holds_only("leader_epoch", 0):
@@ -102,12 +102,18 @@ def rewritten_log(log: FileInfo, edit: LogEdit) -> Iterator[bytes | bytearray | 
             if isinstance(item, Damage) or not item.batches.count:
                 continue
             start, end = item.batches.column("position")[0], item.end
-            content = bytearray(item.memory[: end - start])
+            content = bytearray(item.memory[: end - _start_of_memory(item)])
             edit.apply(content, item)
             yield from pieces(log.path, written, start)
-            yield content
+            yield memoryview(content)[item.start_of(0) :]
             written = end
         yield from pieces(log.path, written, source.size_bytes)
+
+
+def _start_of_memory(run: Run) -> int:
+    """Return the position of the first byte of a run's memory, which after damage is one before its first batch."""
+    start: int = run.batches.column("position")[0] - run.start_of(0)
+    return start
 
 
 # --- committed offsets ------------------------------------------------------------------------------------------------
@@ -138,7 +144,7 @@ class OffsetEdit:
     def apply(self, content: bytearray, run: Run) -> bool:
         """Change a copy of a run's batches in place; return whether anything has changed."""
         batches, before = run.batches, self.changed
-        start = batches.column("position")[0]
+        start = _start_of_memory(run)
         for row in range(batches.count):
             if batches.cell("format", row) != MAGIC_V2 or batches.cell("attributes", row) & CONTROL_BIT:
                 continue
