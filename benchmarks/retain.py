@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for count in (options.segments // 4, options.segments // 2, options.segments, options.segments * 2):
         for per_partition in (_PER_PARTITION, count):
             with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
-                _write_tree(Path(scratch), count, per_partition)
+                write_tree(Path(scratch), count, per_partition)
                 cells.append(_cell(Path(scratch), count, per_partition, options.repeats))
     about["load_at_start_and_end"].append(os.getloadavg()[0])
     about["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -128,7 +128,8 @@ def _of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _write_tree(log_dir: Path, count: int, per_partition: int) -> None:
+def write_tree(log_dir: Path, count: int, per_partition: int) -> None:
+    """Write a log directory of so many segments."""
     partitions = count // per_partition
     ends = [("orders", number, per_partition * _RECORDS) for number in range(partitions)]
     (log_dir / "replication-offset-checkpoint").write_bytes(offset_checkpoint(ends))

@@ -98,8 +98,9 @@ def usage_command(
 
     PATH is a log directory or a partition directory. Sizes are what the file system has allocated, as du counts: a
     file with several hard links counts once, and links are not followed. Of each topic the output shows the active and
-    closed segments, the indexes, and what no broker reads again; what retention deletes at its next check and when more
-    is due, by the rules and settings of kafkalog retain; with --compaction also what a clean would save.
+    closed segments, the indexes, and the leftovers, which a broker deletes by itself; what retention deletes at its
+    next check and when more is due, by the rules and settings of kafkalog retain; with --compaction also what a clean
+    would save.
 
     Nothing is changed. What this user may not see is unknown and named, and the exit status is 3 then.
     """

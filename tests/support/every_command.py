@@ -242,6 +242,7 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
     "spark pack": (Case("--without-pyarrow {new}.tar.gz", last="MB", prose=True),),
     "spark replicas": (Case("--master local[2] {kafka} {other}", 4),),
     "spark retain": (Case("--now {now} --master local[2] {kafka}"),),
+    "spark usage": (Case("--now {now} --master local[2] {kafka}"),),
     "spark sql": (
         Case("--master local[2] SELECT_*_FROM_records {kafka}/customers-0", last=r"^\d+ rows?$"),
         Case("--master local[2] SELECT_*_FROM_batches {kafka}/customers-0", last=r"^\d+ rows?$"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_cli.render.cells import human_bytes, number
 from kafkalog_cli.render.report.html import Html, element, join
 from kafkalog_cli.render.usage_table import answer_of, row_name
-from kafkalog_core.ops.usage.rows import usage_rows
+from kafkalog_core.ops.usage.rows import rows_of
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class UsagePage:
 
 
 def _section(found: DirUsage) -> Iterator[str]:
-    rows = [row for row in next(usage_rows(found)).rows if number(row, "allocated_bytes")]
+    rows = [row for row in rows_of(found.shares, found.by) if number(row, "allocated_bytes")]
     shown, others = rows[:MOST], rows[MOST:]
     sizes = [number(row, "allocated_bytes") for row in shown]
     labels = [row_name(row) for row in shown]

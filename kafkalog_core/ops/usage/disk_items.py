@@ -100,11 +100,12 @@ LEFTOVERS: Final = frozenset(
         ItemKind.CLEANED,
         ItemKind.TEMPORARY,
         ItemKind.DELETE,
-        # LogManager.loadLog: a partition that the controller assigns to other brokers, or whose topic is deleted.
-        ItemKind.STRAY,
     }
 )
-"""The kinds that brokers no longer read. A `.swap` file is none: the next start puts it in place of its segments."""
+"""The kinds that a broker deletes itself. A `.swap` file is none: the next start puts it in place of its segments.
+
+Nor is a `-stray` directory: brokers keep it for ever, and it may be the last copy (LogManager.loadLog, addStrayLog).
+"""
 
 Seen = set[tuple[int, int]]
 """Device and inode of files with several hard links."""
@@ -242,47 +243,49 @@ class _Directory:
 
     def items(self, status: os.stat_result) -> Iterator[DiskItem]:
         """Yield the directory itself and all that is in it."""
+        number = -1
         try:
-            entries = os.scandir(self._path)
+            # From its number: the system walks the path once, and not again for each file.
+            number = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+            entries = os.scandir(number)
         except OSError as error:
             problem = open_error(self._path, error)
             if not isinstance(problem, NotFoundError):
                 finding = self._found(code_of_dir_error(problem), self._path, problem)
                 yield replace(self._item(self._path, ItemKind.UNKNOWN, status), finding=finding)
+            if number >= 0:
+                os.close(number)
             return
-        yield self._item(self._path, ItemKind.DIRECTORY, status)
-        with entries:
-            while True:
-                try:
-                    entry = next(entries, None)
-                # The disk refuses the rest of the directory
-                except OSError as error:
-                    refusal = open_error(self._path, error)
-                    yield self._unknown(self._path, code_of_dir_error(refusal), refusal)
-                    return
-                if entry is None:
-                    return
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except OSError as error:
-                    refusal = open_error(entry.path, error)
-                    if not isinstance(refusal, NotFoundError):
-                        yield self._unknown(entry.path, code_of_error(refusal), refusal)
-                    continue
-                if stat.S_ISDIR(status.st_mode):
-                    yield from self._inner(entry.path, entry.name).items(status)
-                else:
-                    yield self._file(entry.path, entry.name, status)
+        try:
+            yield self._item(self._path, ItemKind.DIRECTORY, status)
+            yield from self._listed(entries)
+        # The disk refuses the rest of the directory.
+        except OSError as error:
+            refusal = open_error(self._path, error)
+            yield self._unknown(self._path, code_of_dir_error(refusal), refusal)
+        finally:
+            entries.close()
+            os.close(number)
 
-    def _file(self, path: str, name: str, status: os.stat_result) -> DiskItem:
-        """Return the item of a file of this directory."""
-        if not stat.S_ISREG(status.st_mode):
-            kind = ItemKind.LINK if stat.S_ISLNK(status.st_mode) else ItemKind.FOREIGN
-            return self._item(path, kind, status)
-        kind = self._kind or self._kind_of(name)
-        if kind in _ENTRIES and status.st_size > DISK_BLOCK_BYTES:
-            return self._index(path, kind, status)
-        return self._item(path, kind, status)
+    def _listed(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[DiskItem]:
+        for entry in entries:
+            name = entry.name
+            path = f"{self._path}/{name}"
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError as error:
+                refusal = open_error(path, error)
+                if not isinstance(refusal, NotFoundError):
+                    yield self._unknown(path, code_of_error(refusal), refusal)
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._inner(path, name).items(status)
+            elif not entry.is_file(follow_symlinks=False):
+                yield self._item(path, ItemKind.LINK if entry.is_symlink() else ItemKind.FOREIGN, status)
+            else:
+                kind = self._kind or self._kind_of(name)
+                is_long_index = kind in _ENTRIES and status.st_size > DISK_BLOCK_BYTES
+                yield self._index(path, kind, status) if is_long_index else self._item(path, kind, status)
 
     def _inner(self, path: str, name: str) -> _Directory:
         """Return a directory in this one."""

@@ -9,11 +9,11 @@ from kafkalog_core.output import tables, usages
 from kafkalog_core.output.chunk import RowChunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from kafkalog_core.ops.usage.usage import DirUsage, KindSum, Share
+    from kafkalog_core.ops.usage.usage import By, DirUsage, Key, KindSum, SpaceShare
 
-__all__ = ["directory_row", "share_row", "usage_rows"]
+__all__ = ["directory_row", "rows_of", "share_row", "usage_rows"]
 
 Row = dict[str, object]
 
@@ -23,6 +23,7 @@ _PARTS: Final[dict[str, frozenset[ItemKind]]] = {
     "index_bytes": INDEXES,
     "leftover_bytes": LEFTOVERS,
     "moving_bytes": frozenset({ItemKind.FUTURE, ItemKind.SWAP}),
+    "stray_bytes": frozenset({ItemKind.STRAY}),
     "journal_bytes": frozenset({ItemKind.JOURNAL}),
     "foreign_bytes": frozenset({ItemKind.FOREIGN}),
 }
@@ -31,21 +32,20 @@ _OTHER: Final = frozenset(ItemKind).difference(*_PARTS.values())
 
 def usage_rows(found: DirUsage) -> Iterator[RowChunk]:
     """Yield the rows of a directory."""
-    yield RowChunk(usages.USAGE, list(_rows(found)))
+    yield RowChunk(usages.USAGE, [{"path": found.path} | row for row in rows_of(found.shares, found.by)])
     yield RowChunk(usages.USAGE_DIRECTORY, [directory_row(found)])
     if found.findings:
         yield RowChunk(tables.FINDING, [finding.row() for finding in found.findings])
 
 
-def _rows(found: DirUsage) -> Iterator[Row]:
-    if found.by == "kind":
-        kinds = found.total.kinds
-        for kind in sorted(kinds, key=lambda kind: (-kinds[kind].allocated_bytes, kind)):
-            yield {"path": found.path, "kind": kind.value} | _sums(kinds[kind])
-        return
-    shares = sorted(found.shares.items(), key=lambda pair: (-pair[1].total.allocated_bytes, str(pair[0])))
-    for (topic, partition), share in shares:
-        yield {"path": found.path, "topic": topic, "partition": partition} | share_row(share)
+def rows_of(shares: Mapping[Key, SpaceShare], by: By) -> list[Row]:
+    """Return the `usage` rows of shares without their directory, the largest first."""
+    if by == "kind":
+        kinds = shares[None, None].kinds if shares else {}
+        rows = [{"kind": kind.value} | _sums(total) for kind, total in kinds.items()]
+    else:
+        rows = [{"topic": topic, "partition": number} | share_row(each) for (topic, number), each in shares.items()]
+    return sorted(rows, key=lambda row: (-_allocated(row), str(row)))
 
 
 def directory_row(found: DirUsage) -> Row:
@@ -61,7 +61,7 @@ def directory_row(found: DirUsage) -> Row:
     } | share_row(found.total)
 
 
-def share_row(share: Share) -> Row:
+def share_row(share: SpaceShare) -> Row:
     """Return the columns of a share."""
     parts = {name: share.allocated(kinds) for name, kinds in (*_PARTS.items(), ("other_bytes", _OTHER))}
     return {
@@ -73,6 +73,11 @@ def share_row(share: Share) -> Row:
         "unforeseen_partitions": share.unforeseen,
         "compaction_bytes": share.compaction_bytes,
     }
+
+
+def _allocated(row: Row) -> int:
+    value = row["allocated_bytes"]
+    return value if isinstance(value, int) else 0
 
 
 def _sums(total: KindSum) -> Row:

@@ -15,7 +15,7 @@ from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, read_view
 from kafkalog_core.ops.retain.retain import RetainRequest, retained_of
-from kafkalog_core.ops.usage.disk_items import LEFTOVERS, DiskItem, ItemKind, Seen, disk_items
+from kafkalog_core.ops.usage.disk_items import DiskItem, ItemKind, Seen, disk_items
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.access import code_of_dir_error, open_error
 from kafkalog_core.structs import Struct, field, replace
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.retain.forecaster import RetentionOptions
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["By", "DirUsage", "KindSum", "Share", "UsageRequest", "usage"]
+__all__ = ["By", "DirUsage", "Key", "KindSum", "SpaceShare", "UsageRequest", "merged", "usage", "usage_elsewhere"]
 
 By = Literal["topic", "partition", "kind"]
 Key = tuple[str | None, int | None]
@@ -75,15 +75,15 @@ class KindSum(Struct):
         self.files += 1
         if item.is_linked:
             self.linked_files += 1
+            self.linked_bytes += 0 if item.is_repeated else item.allocated_bytes
         if item.is_repeated:
             return
-        self.size_bytes += item.size_bytes
-        self.allocated_bytes += item.allocated_bytes
+        size, allocated = item.size_bytes, item.allocated_bytes
+        self.size_bytes += size
+        self.allocated_bytes += allocated
         # Less than a block is the end of the last one, or a small file that is stored in its inode.
-        if item.size_bytes - item.allocated_bytes >= DISK_BLOCK_BYTES:
+        if size - allocated >= DISK_BLOCK_BYTES:
             self.sparse_files += 1
-        if item.is_linked:
-            self.linked_bytes += item.allocated_bytes
         if item.slack_bytes:
             self.slack_bytes += item.slack_bytes
             self.slack_allocated_bytes += item.slack_allocated_bytes
@@ -94,7 +94,7 @@ class KindSum(Struct):
         return KindSum(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
-class Share(Struct):
+class SpaceShare(Struct):
     """What a topic, a partition or a directory takes.
 
     Args:
@@ -125,21 +125,13 @@ class Share(Struct):
         """Return the allocated bytes of some kinds."""
         return sum(self.kinds[kind].allocated_bytes for kind in kinds if kind in self.kinds)
 
-    @property
-    def slack_allocated_bytes(self) -> int:
-        """The blocks of indexes after their entries."""
-        return sum(each.slack_allocated_bytes for each in self.kinds.values())
-
-    @property
-    def removable_bytes(self) -> int:
-        """What no broker needs, or deletes itself: leftovers, what retention deletes now, preallocated index blocks."""
-        return self.allocated(LEFTOVERS) + (self.retention_bytes or 0) + self.slack_allocated_bytes
-
     def add_retention(self, each: RetainForecast | Finding) -> None:
         """Add the forecast of a partition, or that there is none."""
-        self.unforeseen = (self.unforeseen or 0) + isinstance(each, Finding)
         self.retention_bytes, self.retention_segments = self.retention_bytes or 0, self.retention_segments or 0
+        self.unforeseen = self.unforeseen or 0
         if isinstance(each, Finding):
+            # The metadata log has a retention of its own (KafkaRaftLog), which deletes no topic's data.
+            self.unforeseen += each.code != "retain.metadata-log"
             return
         forecast = each.forecast
         self.retention_bytes += forecast.deleted_bytes
@@ -148,7 +140,7 @@ class Share(Struct):
         if due_ms is not None:
             self.next_due_ms = due_ms if self.next_due_ms is None else min(due_ms, self.next_due_ms)
 
-    def plus(self, other: Share) -> Share:
+    def plus(self, other: SpaceShare) -> SpaceShare:
         """Return the sum of both."""
         kinds = {
             kind: self.kinds.get(kind, KindSum()).plus(other.kinds.get(kind, KindSum()))
@@ -157,7 +149,7 @@ class Share(Struct):
         names = ("retention_bytes", "retention_segments", "unforeseen", "compaction_bytes")
         sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in names}
         dues = [each.next_due_ms for each in (self, other) if each.next_due_ms is not None]
-        return Share(kinds=kinds, next_due_ms=min(dues, default=None), **sums)
+        return SpaceShare(kinds=kinds, next_due_ms=min(dues, default=None), **sums)
 
 
 def _sum(one: int | None, other: int | None) -> int | None:
@@ -189,7 +181,7 @@ class DirUsage(Struct, kw_only=True):
     file_system: int = 0
     file_system_bytes: int = 0
     free_bytes: int = 0
-    shares: dict[Key, Share] = field(default_factory=dict)
+    shares: dict[Key, SpaceShare] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     more_findings: int = 0
     assumptions: tuple[Assumption, ...] = ()
@@ -198,25 +190,19 @@ class DirUsage(Struct, kw_only=True):
     retention_problem: str | None = None
 
     @property
-    def total(self) -> Share:
+    def total(self) -> SpaceShare:
         """The sum of all shares."""
-        total = Share()
+        total = SpaceShare()
         for each in self.shares.values():
             total = total.plus(each)
         return total
 
-    @property
-    def largest(self) -> tuple[Key, Share] | None:
-        """The topic or partition that takes most; None: there is none, or the rows are of kinds."""
-        named = [(key, share) for key, share in self.shares.items() if key[0] is not None]
-        return max(named, key=lambda pair: (pair[1].total.allocated_bytes, pair[0]), default=None)
-
-    def share(self, topic: str | None, partition: int | None) -> Share:
+    def share(self, topic: str | None, partition: int | None) -> SpaceShare:
         """Return the share of a partition, a new one where there is none."""
         key = (None, None) if self.by == "kind" else (topic, partition if self.by == "partition" else None)
         known = self.shares.get(key)
         if known is None:
-            known = self.shares[key] = Share()
+            known = self.shares[key] = SpaceShare()
         return known
 
     def add_finding(self, finding: Finding) -> None:
@@ -225,6 +211,15 @@ class DirUsage(Struct, kw_only=True):
             self.findings.append(finding)
         else:
             self.more_findings += 1
+
+
+def merged(found: Iterable[DirUsage]) -> dict[Key, SpaceShare]:
+    """Return the shares of several directories as one."""
+    shares: dict[Key, SpaceShare] = {}
+    for each in found:
+        for key, share in each.shares.items():
+            shares[key] = shares[key].plus(share) if key in shares else share
+    return shares
 
 
 def usage(
@@ -236,7 +231,7 @@ def usage(
 
     Args:
         request: what to add up.
-        report: counts the directories' partitions, rows and findings.
+        report: counts rows and findings.
         progress: called while files are counted; it may raise an error to stop.
         workers: add up a directory each; None: this process does all of them.
 
@@ -255,6 +250,7 @@ def usage(
             share.compaction_bytes = (share.compaction_bytes or 0) + size_bytes
         for finding in each.findings:
             report.add_finding(finding.row())
+        report.rows += len(each.total.kinds if request.by == "kind" else each.shares) + 1 + len(each.findings)
         yield each
 
 
@@ -292,14 +288,12 @@ def _usage_of(
     is_whole = any(isinstance(target, LogDirTarget) and target.is_whole for target in targets)
     places = [place for target in targets for place in _places(target)]
     result = DirUsage(path=root, by=request.by, is_whole=is_whole)
-    known: Key | None = None
+    directory: object = result  # of the first item it is another one
     kinds: dict[ItemKind, KindSum] = {}
     for item in disk_items(root or ".", None if is_whole else places, seen):
-        directory = item.directory
-        key = (None, None) if directory is None else (directory.topic, directory.partition)
-        if key != known:
-            # The files of a partition come one after the other.
-            known, kinds = key, result.share(*key).kinds
+        # The files of a partition come one after the other.
+        if item.directory is not directory:
+            directory, kinds = item.directory, result.share(item.topic, item.partition).kinds
             progress.advance(0)
         known_sum = kinds.get(item.kind)
         if known_sum is None:
