@@ -42,7 +42,7 @@ EXAMPLES = (
 @click.command(
     name="free",
     cls=Command,
-    own=("--need",),
+    own=("--need", "--topic"),
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED, ExitStatus.DAMAGE),
 )

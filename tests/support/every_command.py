@@ -190,10 +190,7 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("--all --dry-run --to {new} {kafka}"),
         Case("--all --to {new} {kafka}"),
     ),
-    "free": (
-        Case("--jobs 1 --now {now} --need 1 {kafka}"),
-        Case("--jobs 1 --now {now} --assume-defaults --need 900TiB {kafka}", 3),
-    ),
+    "free": (Case("--jobs 1 --now {now} --need 1 {kafka}"),),
     "retain": (
         Case("--jobs 1 --now {now} {kafka}"),
         Case("--jobs 1 --now {now} --what-if retention.ms=1 --until 2026-12-21 {kafka}"),

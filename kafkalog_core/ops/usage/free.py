@@ -244,13 +244,13 @@ def _check_topics(topics: Sequence[str], logs: Sequence[_Log]) -> None:
         if not of_topic:
             raise SelectionError(f"--topic {topic}: no partition of this topic is here, or none that can be read")
         if topic in _NEVER:
-            raise RefusedError(f"--topic {topic}: a topic of Kafka's own loses nothing by this command; name another")
+            raise RefusedError(f"{topic}: a topic of Kafka's own loses nothing by this command; name another")
         if "compact" in of_topic[0].topic.cleanup_policy:
             clean = WayOut("clean it instead", f"kafkalog compact --topic {topic} {of_topic[0].view.path}")
             reason = f"--topic {topic}: it is compacted, so an old record may be the latest one of its key"
             raise RefusedError(Refusal(reason, (clean,)))
         if of_topic[0].topic.remote_storage_enable:
-            raise RefusedError(f"--topic {topic}: it is tiered, and its remote part is unknown here; name another")
+            raise RefusedError(f"{topic}: it is tiered, and its remote part is unknown here; name another")
 
 
 def _take(step: _LogStep, logs: Sequence[_Log], goal: _Goal, consumed: Consumed) -> str:
