@@ -144,6 +144,7 @@ class _Freezing:
         self._disk = disk
         self._results: dict[Origin, Frozen] = {}
         self._done: set[tuple[int, int]] = set()
+        self._names: dict[str, set[str]] = {}
         self._missed: dict[tuple[int, int], tuple[Origin, ChosenFile]] = {}
         self._elsewhere: dict[tuple[Origin, str], list[str]] = {}
 
@@ -229,6 +230,7 @@ class _Freezing:
                 to.open_home(home)
                 if there is None:
                     self._link(info.path, target)
+                    self._names[home].add(file.name)
                 elif not (is_same or has_all or file.is_copied):
                     self._replace(info.path, target)
         except (NotFoundError, RefusedError):  # gone, or its directory was renamed and another one has its name
@@ -258,7 +260,7 @@ class _Freezing:
         home, there = "", None
         for home in to.homes(chosen.origin, chosen.path):
             target = f"{home}/{file.name}"
-            there = _status(target)
+            there = _status(target) if file.name in self._names_in(home) else None
             if there is None or _is_of(there, file) or file.is_text or _is_start(target, file.info.path):
                 break
         if home not in result.homes:
@@ -266,6 +268,12 @@ class _Freezing:
         if os.path.dirname(home) != to.path:
             self._elsewhere.setdefault((chosen.origin, home), []).append(file.name)
         return home, there
+
+    def _names_in(self, home: str) -> set[str]:
+        """Return the names in a directory, listed once: to ask for each missing one takes longer than its link."""
+        if home not in self._names:
+            self._names[home] = set(os.listdir(home)) if os.path.isdir(home) else set()
+        return self._names[home]
 
     def _link(self, path: str, target: str) -> None:
         """Create a link. Raises WriteError."""
