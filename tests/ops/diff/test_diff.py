@@ -37,6 +37,11 @@ def run(*arguments: object) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+def one_line(text: str) -> str:
+    """Text whose lines were broken at the width of a terminal."""
+    return " ".join(text.split())
+
+
 def rows(*arguments: object, status: int = 0) -> list[dict[str, Any]]:
     code, text = run("--ndjson", *arguments)
     found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
@@ -73,7 +78,7 @@ def test_two_equal_copies(tmp_path: Path) -> None:
         os.utime(path, (1, 1))
     code, text = run(old, new)
     assert code == 0
-    assert text.startswith(f"NO DIFFERENCE between {old} and {new}, in 1 partition.")
+    assert one_line(text).startswith(f"NO DIFFERENCE between {old} and {new}, in 1 partition.")
     assert rows(old, new) == []
 
 
@@ -200,7 +205,7 @@ def test_the_same_damage_in_both_is_no_change_and_is_said(tmp_path: Path) -> Non
     assert rows(old, new) == []
     code, text = run(old, new)
     assert code == 0
-    assert f"Damage that is not compared, as no copy is without it: t-0: kafkalog verify {new}" in text
+    assert f"Damage that is not compared, as no copy is without it: t-0: kafkalog verify {new}" in one_line(text)
 
 
 def test_a_torn_append(tmp_path: Path) -> None:
