@@ -102,6 +102,8 @@ def test_every_row_type_is_shown_somehow():
     in_lines |= {"export", "replica", "replica_copy", "replica_range", "event"}
     in_lines |= {"transaction", "transaction_part", "stable_offset", "which_partition", "impact"}
     in_lines |= {
+        "difference",
+        "frozen",
         "usage",
         "usage_directory",
         "preflight",

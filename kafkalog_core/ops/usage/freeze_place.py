@@ -48,7 +48,9 @@ def check_place(to: str, dirs: Sequence[ChosenDir], paths: Sequence[str], option
 
 
 def _problems(to: str, real: str, dirs: Sequence[ChosenDir]) -> Iterator[str]:
-    around = broker_dir_around(existing_directory(real))
+    # A frozen metadata log makes DIR itself look like a log directory.
+    is_ours = os.path.isfile(f"{real}/{MANIFEST}")
+    around = broker_dir_around(os.path.dirname(real) if is_ours else existing_directory(real))
     roots = {os.path.dirname(each.path) for each in dirs} | {each.path for each in dirs}
     within = around or next((root for root in roots if real == root or real.startswith(f"{root}/")), None)
     if within is not None:
@@ -61,7 +63,7 @@ def _problems(to: str, real: str, dirs: Sequence[ChosenDir]) -> Iterator[str]:
         yield f"there is no directory {parent} to create it in"
     elif not may(real if os.path.isdir(real) else parent, os.W_OK | os.X_OK):
         yield "no permission to write there; run this as the user of the broker, or as root"
-    elif os.path.isdir(real) and os.listdir(real) and not os.path.isfile(f"{real}/{MANIFEST}"):
+    elif os.path.isdir(real) and os.listdir(real) and not is_ours:
         yield "holds files that no kafkalog freeze has put there"
 
 
