@@ -120,7 +120,7 @@ def test_every_command_explains_itself(name):
     [
         ("verfy /data 'a b'", ["kafkalog verify /data 'a b'"]),
         ("Verify", ["kafkalog verify"]),
-        ("diff", ["kafkalog spark replicas"]),
+        ("compare", ["kafkalog diff", "kafkalog replicas"]),
         ("group d", ["kafkalog groups d", "kafkalog serve d"]),
         ("chekpoint d", ["kafkalog checkpoint d"]),
         ("spark verfy d", ["kafkalog spark verify d"]),

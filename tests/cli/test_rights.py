@@ -81,6 +81,7 @@ def demo() -> Iterator[Path]:
     with open_to_others() as place:
         home = place / "d"
         shutil.copytree(FIXTURES / "demo", home)
+        shutil.copytree(FIXTURES / "demo", place / "other")
         tables = ("dump", "--stats", "--output", "table")
         for command in (
             ("verify",),
@@ -207,6 +208,8 @@ READING: Final = {
     "transactions": ("--jobs 1",),
     "impact": ("",),
     "usage": ("--by topic",),
+    "free": ("--need 900GiB",),
+    "replicas": ("--jobs 1 {other}",),
     "preflight": ("--jobs 1",),
     "recover": ("--jobs 1 --only-copy", "--jobs 1 --only-copy --apply"),
     "excise": ("--offset 41",),
@@ -219,6 +222,7 @@ NOT_READING: Final = {
     "cluster": "reads the metadata log, and of partitions their topic ids",
     "completion": "reads no file",
     "explain": "reads no log directory",
+    "freeze": "links files: the system refuses a link to a file of another user, and freeze with it",
     "quorum": "reads the metadata log alone",
     "serve": "a partition that it may not read has no leader, and clients get its error",
     "undo": "reads its journal alone",
@@ -239,7 +243,11 @@ def test_no_command_derives_anything_from_logs_that_it_may_not_read(demo: Path, 
     with ExitStack() as stack:
         for log in logs:
             stack.enter_context(closed(log))
-        result = run(command, *options.replace("{demo}", str(demo)).split(), str(demo))
+        result = run(
+            command,
+            *options.replace("{demo}", str(demo)).replace("{other}", str(demo.parent / "other")).split(),
+            str(demo),
+        )
     assert result.exit_code == 3, result.output
     found = rows(result)
     told = [row["message"] for row in found if row.get("code") == "file.permission-denied"]
