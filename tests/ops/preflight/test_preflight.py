@@ -245,3 +245,19 @@ def test_what_recover_leaves_does_not_lead_back_to_recover(tmp_path: Path) -> No
     errors = [row for row in found if row["type"] == "finding" and row["severity"] == "error"]
     assert errors
     assert not [row for row in errors if (row["next_command"] or "").startswith("kafkalog recover")]
+
+
+def test_what_was_lost_before_the_start_is_not_passed_as_no_loss(demo: Path) -> None:
+    """A real broker of 4.3.1 lowers such a high watermark without a line in its log, and serves what is left."""
+    log_end = max(int(row["log_end_offset"]) for row in _starts(demo) if row["topic"] == "orders")
+    (demo / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {log_end + 50}\n")
+    ended = run(demo)
+    assert ended.exit_code == 4
+    assert "high-watermark.beyond-end" in ended.stdout
+    assert "the start loses no record; it does not notice what is wrong in orders-0" in verdict(demo)
+    assert "a high watermark after the log end offset" in verdict(demo)
+
+
+def _starts(log_dir: Path) -> list[Row]:
+    (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n9 0\n")  # so that its row is shown
+    return rows(log_dir)["partition_start"]
