@@ -261,3 +261,14 @@ def test_what_was_lost_before_the_start_is_not_passed_as_no_loss(demo: Path) -> 
 def _starts(log_dir: Path) -> list[Row]:
     (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n9 0\n")  # so that its row is shown
     return rows(log_dir)["partition_start"]
+
+
+@pytest.mark.parametrize(("is_directory", "deleted"), [(True, 0), (False, 2)], ids=["directory", "nothing"])
+def test_a_directory_in_the_place_of_a_log_keeps_its_indexes(demo: Path, is_directory: bool, deleted: int) -> None:
+    """Seen of 4.3.1: it left the .index and .timeindex next to a directory with the name of their log."""
+    log = min((demo / "orders-0").glob("*.log"))
+    log.unlink()
+    if is_directory:
+        log.mkdir()
+    steps = [row for row in rows(demo)["start_step"] if row["why"] == "it has no log"]
+    assert len([row for row in steps if Path(row["file"]).stem == log.stem]) == deleted
