@@ -173,7 +173,7 @@ LOG_DIRS: Final = {
     ),
     "dir.unformatted": FindingType(
         "error",
-        "The log directory is empty.",
+        "The log directory is empty: it is new, or its disk is not mounted.",
         "Does not start: each log directory of a KRaft broker must have a meta.properties.",
         "If the disk of this directory is not mounted, mount it. If the directory is new, format it.",
         "A new disk is empty, and so is the mount point of a disk that is not mounted.",
