@@ -324,7 +324,7 @@ class _Gone:
         """Return whether a finding is no longer true after the start, or is not about the content of files."""
         if finding.code == _UNLISTED:  # a recovery of the segment rebuilds the transaction index too
             return parse_file_name(os.path.basename(finding.path)).base_offset not in self._unrecovered
-        # UnifiedLog.updateHighWatermark takes the log end offset for a larger one: no line of a broker's log has that
+        # UnifiedLog.updateHighWatermark takes the log end offset for a larger one, and logs no warning
         if finding.code in _LOST_BEFORE:
             return False
         # UnifiedLog.rebuildProducerState writes empty snapshots where a clean shutdown left none

@@ -248,7 +248,7 @@ def test_what_recover_leaves_does_not_lead_back_to_recover(tmp_path: Path) -> No
 
 
 def test_what_was_lost_before_the_start_is_not_passed_as_no_loss(demo: Path) -> None:
-    """A real broker of 4.3.1 lowers such a high watermark without a line in its log, and serves what is left."""
+    """A real broker of 4.3.1 lowers such a high watermark without a warning in its log, and serves what is left."""
     log_end = max(int(row["log_end_offset"]) for row in _starts(demo) if row["topic"] == "orders")
     (demo / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {log_end + 50}\n")
     ended = run(demo)
