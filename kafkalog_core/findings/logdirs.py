@@ -173,7 +173,7 @@ LOG_DIRS: Final = {
     ),
     "dir.unformatted": FindingType(
         "error",
-        "The log directory is empty.",
+        "The log directory is empty: it is new, or its disk is not mounted.",
         "Does not start: each log directory of a KRaft broker must have a meta.properties.",
         "If the disk of this directory is not mounted, mount it. If the directory is new, format it.",
         "A new disk is empty, and so is the mount point of a disk that is not mounted.",
@@ -436,7 +436,7 @@ CHECKPOINTS: Final = {
         "error",
         "The topic id is {topic_id}, but {other}, a partition of the same topic, has {other_id}.",
         "Does not recognize the partition whose id is unknown to the cluster: it renames its directory to end in "
-        "-stray, and creates an empty partition.",
+        "-stray. If the cluster assigns a partition of this name to the broker, it creates an empty one.",
         "Find the id with kafka-topics.sh --describe, or verify the log directory together with the one that has the "
         "metadata log. A directory with another id belongs to a topic that was deleted "
         "and created again, or somebody put it here.",
@@ -446,8 +446,7 @@ CHECKPOINTS: Final = {
     "partition-metadata.not-assigned": FindingType(
         "error",
         "The topic id is {topic_id}, but the metadata log ({metadata_log}) has {expected} for the topic.",
-        "Loads the partition, renames its directory to end in -stray, and, if node {node_id} is a replica, serves an "
-        "empty partition instead.",
+        "Loads the partition, renames its directory to end in -stray, and serves an empty partition instead.",
         "Start no broker on it yet. Put the topic id of the metadata log into partition.metadata, unless the topic "
         "was deleted and created again: then the directory holds the records of the deleted topic.",
         "A KRaft broker finds a partition by its topic id, not by its name (LogManager.isStrayReplica). Releases "

@@ -125,7 +125,9 @@ class BrokerAssignments(Struct, frozen=True):
             return None
         expected = self.cluster.image.topic_ids.get(name.topic)
         code, path, why = "dir.not-assigned", place.path, "does not have this partition"
-        if expected is not None and expected != topic_id:
+        named = None if expected is None else self.cluster.image.partition(expected, name.partition)
+        # another id in partition.metadata helps only where the topic has this partition, and has it on this node
+        if expected != topic_id and named is not None and (not named.replicas or self.node_id in named.replicas):
             code, path = "partition-metadata.not-assigned", metadata_file(place).path
         elif assigned is not None:
             why = f"does not name node {self.node_id} among the replicas of this partition"

@@ -35,7 +35,9 @@ _IN_A_LOG: Final = frozenset({"log", "batch", "record", "segment", "txn"})
 _OF_INDEXES: Final = frozenset({"index", "timeindex", "txnindex"})
 _REBUILT: Final = frozenset({"segment.index-missing", "segment.timeindex-missing"})
 _UNLISTED: Final = "segment.swap-txnindex-missing"
-_HOLES: Final = frozenset({"segment.gap", "batch.gaps", _UNLISTED})
+_LOST_BEFORE: Final = frozenset({"high-watermark.beyond-end", "high-watermark.maybe-beyond"})
+"""The log has lost committed records before the start, which lowers the high watermark silently."""
+_HOLES: Final = frozenset({"segment.gap", "batch.gaps", _UNLISTED, *_LOST_BEFORE})
 """Warnings about records that are missing, or are served though they were aborted: nobody reports that after the start.
 """
 _OF_THE_START: Final = frozenset(
@@ -315,12 +317,19 @@ class _Gone:
         }
         self._unrecovered = {each.base_offset for each in result.segments if each.occasion is None}
         self._by_stem = {path.rpartition(".")[0]: each for path, each in self._kept.items()}
+        self._forgets = result.forgets_producers
         self._changed = {step.path for step in start.steps if step.kind in {"deleted", "written", "rewritten"}}
 
     def has(self, finding: Finding) -> bool:
         """Return whether a finding is no longer true after the start, or is not about the content of files."""
         if finding.code == _UNLISTED:  # a recovery of the segment rebuilds the transaction index too
             return parse_file_name(os.path.basename(finding.path)).base_offset not in self._unrecovered
+        # UnifiedLog.updateHighWatermark takes the log end offset for a larger one, and logs no warning
+        if finding.code in _LOST_BEFORE:
+            return False
+        # UnifiedLog.rebuildProducerState writes empty snapshots where a clean shutdown left none
+        if finding.code == "snapshot.missing" and self._forgets:
+            return False
         return finding.path in self._changed or self._is_rebuilt(finding)
 
     def _is_rebuilt(self, finding: Finding) -> bool:

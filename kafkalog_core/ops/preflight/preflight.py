@@ -146,7 +146,8 @@ class Preflight(Struct, frozen=True, kw_only=True):
     @property
     def recovery_ms(self) -> int | None:
         """How long recovery takes at the rate at which this run read the disk; None: it was not measured."""
-        if not self.read_ms or not self.read_bytes:
+        # of less, the start of the program and of its processes is most of the time, and not the disk
+        if not self.read_ms or self.read_bytes < _LEAST_MEASURED:
             return None
         return self.recovery_bytes * self.read_ms // self.read_bytes
 
@@ -406,6 +407,8 @@ def _absolute(finding: Finding) -> Finding:
     return replace(finding, path=absolute(finding.path))
 
 
+_LEAST_MEASURED: Final = 64 << 20
+"""Bytes of logs of which the time to read them shows how fast the disk is."""
 _CLOSED: Final = frozenset({"file.no-access", "file.unreadable", "dir.foreign-owner", "dir.no-permission"})
 """Findings about what a broker may be unable to open, by the user that it runs as, which no file names."""
 _SHOWN_SUBJECTS: Final = frozenset(

@@ -39,6 +39,7 @@ _SUBJECTS: Final = {
     "txnindex": "wrong transaction indexes",
     "snapshot": "wrong producer snapshots",
     "epochs": "wrong leader epochs",
+    "high-watermark": "a high watermark after the log end offset",
 }
 _MISSING: Final = frozenset({"segment.gap", "batch.gap", "batch.gaps"})
 _EPOCHS: Final = frozenset({"batch.epoch-back", "batch.bad-epoch"})
@@ -214,7 +215,9 @@ def _after(partitions: Sequence[PartitionStart], *, is_harmed: bool) -> str:
             f"{counted(offsets, 'offset')} of {_names(hidden)} {'is' if offsets == 1 else 'are'} assigned again"
         )
     if not texts and not is_harmed:
-        texts.append("no record is lost")
+        # what the disk shows as lost before the start is in the clause about what the start does not notice
+        is_before = any(finding.code.startswith("high-watermark.") for each in partitions for finding in each.silent)
+        texts.append("the start loses no record" if is_before else "no record is lost")
     unknown = [each for each in partitions if each.fate == "unknown"]
     if unknown:
         texts.append(f"what happens to {_names(unknown)} is unknown")

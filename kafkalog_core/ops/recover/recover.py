@@ -257,10 +257,13 @@ class _Planner:
         # Listed again: the plan may create a file whose absence a listing reports
         listed = read_log_dir(log_dir.path)
         own = LogDirTarget(log_dir=listed, partitions=self._target.partitions, is_whole=True, named_dirs=named_dirs)
-        others = (path for path in named_dirs.paths if path != absolute(log_dir.path))
+        here = absolute(log_dir.path)
         request = VerifyRequest(
-            # Of the others only what they show together with this one, so none of their logs
-            targets=(own, *(_beside(path, named_dirs) for path in others)),
+            # Of the others only what they show together with this one, so none of their logs. In the order in which
+            # they were named, whichever is planned: of two copies, every plan then names the same one to move away.
+            targets=tuple(
+                own if path == here else _beside(path, named_dirs) for path in dict.fromkeys((*named_dirs.paths, here))
+            ),
             now_ms=self._request.now_ms,
             level="files",
             jobs=self._request.jobs,

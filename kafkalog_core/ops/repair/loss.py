@@ -65,8 +65,9 @@ class Loss(Struct, frozen=True, kw_only=True):
 
 _MARKED: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 _COMMITTED: Final = (
-    "Records below the high watermark are on every replica that was in sync: copy the partition from a healthy one, "
-    "or let the broker fetch it from there into an empty directory."
+    "Records below the high watermark are on every other replica that was in sync, if there was one: copy the "
+    "partition from it, or let the broker fetch it from there into an empty directory. If this is the only replica, "
+    "keep the directory: in an empty one, the broker starts the partition again without any record."
 )
 _ABOVE: Final = (
     "All of these records are above the last checkpointed high watermark (brokers write it every 5 seconds). Records "

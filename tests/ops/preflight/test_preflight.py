@@ -245,3 +245,30 @@ def test_what_recover_leaves_does_not_lead_back_to_recover(tmp_path: Path) -> No
     errors = [row for row in found if row["type"] == "finding" and row["severity"] == "error"]
     assert errors
     assert not [row for row in errors if (row["next_command"] or "").startswith("kafkalog recover")]
+
+
+def test_what_was_lost_before_the_start_is_not_passed_as_no_loss(demo: Path) -> None:
+    """A real broker of 4.3.1 lowers such a high watermark without a warning in its log, and serves what is left."""
+    log_end = max(int(row["log_end_offset"]) for row in _starts(demo) if row["topic"] == "orders")
+    (demo / "replication-offset-checkpoint").write_text(f"0\n1\norders 0 {log_end + 50}\n")
+    ended = run(demo)
+    assert ended.exit_code == 4
+    assert "high-watermark.beyond-end" in ended.stdout
+    assert "the start loses no record; it does not notice what is wrong in orders-0" in verdict(demo)
+    assert "a high watermark after the log end offset" in verdict(demo)
+
+
+def _starts(log_dir: Path) -> list[Row]:
+    (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n9 0\n")  # so that its row is shown
+    return rows(log_dir)["partition_start"]
+
+
+@pytest.mark.parametrize(("is_directory", "deleted"), [(True, 0), (False, 2)], ids=["directory", "nothing"])
+def test_a_directory_in_the_place_of_a_log_keeps_its_indexes(demo: Path, is_directory: bool, deleted: int) -> None:
+    """Seen of 4.3.1: it left the .index and .timeindex next to a directory with the name of their log."""
+    log = min((demo / "orders-0").glob("*.log"))
+    log.unlink()
+    if is_directory:
+        log.mkdir()
+    steps = [row for row in rows(demo)["start_step"] if row["why"] == "it has no log"]
+    assert len([row for row in steps if Path(row["file"]).stem == log.stem]) == deleted

@@ -16,7 +16,7 @@ from tests.support.truncating import write_log
 
 RELEASE: Final = ("--kafka", "4.3.1")
 NODE: Final = Path(__file__).parents[3] / "fixtures" / "quorum" / "1"
-EMPTY: Final = "The log directory is empty."
+EMPTY: Final = "The log directory is empty: it is new, or its disk is not mounted."
 
 
 def said(*words: object, status: int | None = None) -> str:
@@ -123,6 +123,17 @@ def test_of_equal_copies_one_makes_way(tmp_path: Path) -> None:
     shown = said("recover", *RELEASE, first, second, status=4)
     assert "which has every record of this copy." in shown
     assert shown.count("mv -n -- ") >= 1
+
+
+def test_of_a_copied_log_directory_every_plan_names_the_same_copy(tmp_path: Path) -> None:
+    """4.3.1 does not start: `Duplicate directory ID`. Whoever runs the commands of both plans still has a copy."""
+    first = disk(tmp_path / "a", *GOOD)
+    second = tmp_path / "b"
+    shutil.copytree(first, second)
+    shown = said("recover", *RELEASE, first, second, status=4)
+    for step in ("mv -n -- {}/__cluster_metadata-0", "mv -n -- {}/t-0", "sed -i.before /^directory.id=/d {}/"):
+        assert step.format(second) in shown
+        assert step.format(first) not in shown
 
 
 def test_where_each_copy_has_records_of_its_own_a_person_decides(tmp_path: Path) -> None:

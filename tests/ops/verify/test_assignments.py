@@ -323,3 +323,13 @@ def test_the_metadata_log_may_be_in_another_directory_of_the_config(tmp_path: Pa
     alone, together = codes(data), codes(data, metadata)
     assert "dir.not-assigned" in together - alone
     assert codes("--config", config, data) == alone | {"dir.not-assigned"}
+
+
+def test_another_topic_id_helps_only_where_the_topic_has_the_partition(tmp_path: Path) -> None:
+    """A copy under the name of a partition that the topic does not have is a stray with either id."""
+    path = disk(tmp_path / "a", *GOOD)
+    shutil.copytree(path / "t-0", path / "t-7")
+    (path / "t-7" / "partition.metadata").write_text(f"version: 0\ntopic_id: {text(an_id(7))}")
+    of_copy = [each for each in findings(path) if each.code.endswith("not-assigned")]
+    assert [(each.code, each.path) for each in of_copy] == [("dir.not-assigned", f"{path}/t-7")]
+    assert "sed" not in (of_copy[0].next_command or "")

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, parse_file_name
+from kafkalog_core.format.names import (
+    METADATA_TOPIC,
+    DirectoryState,
+    FileKind,
+    FileState,
+    parse_file_name,
+    segment_file_name,
+)
 from kafkalog_core.format.textfile import Failure
 from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
@@ -475,7 +482,7 @@ class PartitionLoad:
             orphans=tuple(
                 file
                 for other in others
-                if other.state is SegmentState.ORPHAN
+                if other.state is SegmentState.ORPHAN and not self._has_entry_of(other.base_offset)
                 for file in other.files
                 if file.name.state is FileState.LIVE and file.name.kind is not FileKind.SNAPSHOT
             ),
@@ -488,6 +495,13 @@ class PartitionLoad:
             forgets_producers=self._producers.has_forgotten,
             reads_unstable=self._reads_unstable,
         )
+
+    def _has_entry_of(self, base_offset: int) -> bool:
+        """Return whether a directory has the name of a log: `LogLoader.loadSegmentFiles` deletes an index only if not.
+
+        It asks File.exists, which is true for a directory, and false for a link that leads nowhere.
+        """
+        return os.path.exists(f"{self._partition.path}/{segment_file_name(base_offset, FileKind.LOG)}")
 
     def _drop_snapshots(self) -> None:
         """Remove the snapshots of replaced segments, which 2.8 deletes with their other files after the start."""
