@@ -78,9 +78,8 @@ def _sum(rows: Sequence[Mapping[str, object]], name: str) -> int:
 class UsageTable(SummaryTable["DirUsage"]):
     """The rows of all directories together, the largest first, and the sum of each directory."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._paths = paths
         self._found: list[DirUsage] = []
 
     def write(self, item: DirUsage) -> None:
@@ -97,7 +96,8 @@ class UsageTable(SummaryTable["DirUsage"]):
         rows = [row | {"name": row_name(row)} for row in rows_of(merged(self._found), by)]
         sums = [directory_row(each) | {"name": self._name_of(each)} for each in self._found]
         whole = max(1, _sum(sums, "allocated_bytes"))
-        free = f"kafkalog free {' '.join(map(shell_path, self._paths))} --need 5GiB"
+        fullest = min(self._found, key=lambda each: each.free_bytes)  # `free` takes one log directory
+        free = f"kafkalog free {shell_path(fullest.path or '.')} --need 5GiB"
         return [
             *sentence_texts(f"{answer_of(self._found)}.", self.width, "bold"),
             Text(f"{INDENT}make room: {command_text(free)}", "bold"),

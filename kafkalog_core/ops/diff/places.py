@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.diff.logs import LogChanges
     from kafkalog_core.ops.diff.request import DiffRequest, Row, Side
 
-__all__ = ["Places", "SideDirs", "disks_of"]
+__all__ = ["Places", "SideDirs", "side_dirs"]
 
 _SEVERAL: Final = 3
 _CHANGES: Final = {DirectoryState.DELETE: "being-deleted", DirectoryState.STRAY: "stray"}
@@ -51,7 +51,7 @@ class SideDirs(Struct, frozen=True, kw_only=True):
     aside: dict[str, dict[str, PartitionCopy]]
 
 
-def disks_of(side: Side) -> SideDirs:
+def side_dirs(side: Side) -> SideDirs:
     """Return what a side has. Raises SelectionError for single files and for two copies of a partition."""
     disks = copies_on_disk(side.targets, advice=f"{side.label} is a log directory or a partition, not a single file")
     found = SideDirs(brokers=tuple(disks.brokers), copies={}, ids={}, aside={})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,6 +120,13 @@ def test_the_first_lines_answer(log_dir: Path) -> None:
     assert second == f"    make room: kafkalog free {log_dir} --need 5GiB"
     assert "assumed: cleanup.policy=delete" in ran.stdout
     assert "by the rules of Kafka" in ran.stdout
+
+
+def test_of_several_directories_the_command_names_one(log_dir: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(log_dir, other)
+    second = run(log_dir, other).stdout.splitlines()[1]
+    assert second in {f"    make room: kafkalog free {each} --need 5GiB" for each in (log_dir, other)}
 
 
 def test_settings_decide_what_retention_deletes(log_dir: Path) -> None:
