@@ -12,6 +12,7 @@ from kafkalog_cli.render.grid import TableColumn, count_column, draws_blocks, si
 from kafkalog_cli.render.summary import INDENT, SummaryTable, command_text, sentence_texts
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.ops.repair.assumptions import grouped
+from kafkalog_core.ops.usage.disk_items import LEFTOVERS
 from kafkalog_core.ops.usage.rows import directory_row, rows_of
 from kafkalog_core.ops.usage.usage import merged
 from kafkalog_core.text import count_of, moment, size
@@ -62,6 +63,9 @@ def _removable(found: Sequence[DirUsage], rows: Sequence[Mapping[str, object]]) 
         "preallocated indexes": "slack_allocated_bytes",
     }
     sums = {title: _sum(rows, name) for title, name in names.items()}
+    # As `freeze` leaves them: deleting the one name of a file frees nothing.
+    shares = [share.kinds for each in found for share in each.shares.values()]
+    sums["leftovers"] -= sum(kinds[kind].linked_bytes for kinds in shares for kind in LEFTOVERS & kinds.keys())
     texts = [f"{title} {size(size_bytes)}" for title, size_bytes in sums.items() if size_bytes]
     if found[0].now_ms is None:
         texts.append("retention: see --by topic")

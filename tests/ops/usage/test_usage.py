@@ -122,6 +122,12 @@ def test_the_first_lines_answer(log_dir: Path) -> None:
     assert "by the rules of Kafka" in ran.stdout
 
 
+def test_leftovers_that_another_hard_link_keeps_may_not_go(log_dir: Path, tmp_path: Path) -> None:
+    for number, path in enumerate([*log_dir.glob("*/*.deleted"), *log_dir.glob("*-delete/*")]):
+        os.link(path, tmp_path / str(number))
+    assert "may go: leftovers" not in run(log_dir).stdout.splitlines()[0]
+
+
 def test_of_several_directories_the_command_names_one(log_dir: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(log_dir, other)
