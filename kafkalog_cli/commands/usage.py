@@ -111,8 +111,8 @@ def usage_command(
     page = None
     if given["report"] is not None:
         file = OutputFile(given["report"], (each.path for each in asked.targets), is_ours=_is_page)
-        page = open_results(USAGES, "html", file, paths)
-    writer = open_results(USAGES, given["output"], paths)
+        page = open_results(USAGES, "html", file)
+    writer = open_results(USAGES, given["output"])
     with watched() as progress:
         return write_usages(writer, usage(asked, report, progress), report, page)
 

@@ -12,6 +12,7 @@ from kafkalog_cli.render.grid import TableColumn, count_column, draws_blocks, si
 from kafkalog_cli.render.summary import INDENT, SummaryTable, command_text, sentence_texts
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.ops.repair.assumptions import grouped
+from kafkalog_core.ops.usage.disk_items import LEFTOVERS
 from kafkalog_core.ops.usage.rows import directory_row, rows_of
 from kafkalog_core.ops.usage.usage import merged
 from kafkalog_core.text import count_of, moment, size
@@ -62,6 +63,9 @@ def _removable(found: Sequence[DirUsage], rows: Sequence[Mapping[str, object]]) 
         "preallocated indexes": "slack_allocated_bytes",
     }
     sums = {title: _sum(rows, name) for title, name in names.items()}
+    # As `freeze` leaves them: deleting the one name of a file frees nothing.
+    shares = [share.kinds for each in found for share in each.shares.values()]
+    sums["leftovers"] -= sum(kinds[kind].linked_bytes for kinds in shares for kind in LEFTOVERS & kinds.keys())
     texts = [f"{title} {size(size_bytes)}" for title, size_bytes in sums.items() if size_bytes]
     if found[0].now_ms is None:
         texts.append("retention: see --by topic")
@@ -78,9 +82,8 @@ def _sum(rows: Sequence[Mapping[str, object]], name: str) -> int:
 class UsageTable(SummaryTable["DirUsage"]):
     """The rows of all directories together, the largest first, and the sum of each directory."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._paths = paths
         self._found: list[DirUsage] = []
 
     def write(self, item: DirUsage) -> None:
@@ -97,7 +100,8 @@ class UsageTable(SummaryTable["DirUsage"]):
         rows = [row | {"name": row_name(row)} for row in rows_of(merged(self._found), by)]
         sums = [directory_row(each) | {"name": self._name_of(each)} for each in self._found]
         whole = max(1, _sum(sums, "allocated_bytes"))
-        free = f"kafkalog free {' '.join(map(shell_path, self._paths))} --need 5GiB"
+        fullest = min(self._found, key=lambda each: each.free_bytes)  # `free` takes one log directory
+        free = f"kafkalog free {shell_path(fullest.path or '.')} --need 5GiB"
         return [
             *sentence_texts(f"{answer_of(self._found)}.", self.width, "bold"),
             Text(f"{INDENT}make room: {command_text(free)}", "bold"),

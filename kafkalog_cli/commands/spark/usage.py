@@ -54,7 +54,7 @@ def usage_command(
     """
     report, paths = Report(), local_paths(paths)
     asked = usage_request(resolve_readable(paths, selection, report), request, now_ms, given)
-    writer = open_results(USAGES, given["output"], paths)
+    writer = open_results(USAGES, given["output"])
     with closing(
         run_on_spark(session, lambda workers, progress: usage(asked, report, progress, workers=workers))
     ) as found:

@@ -80,9 +80,8 @@ def _worst(row: Sequence[int], side: float, scale: float) -> float:
 class UsagePage:
     """A writer of the report, which keeps the rows that it shows."""
 
-    def __init__(self, file: OutputFile, paths: Sequence[str]) -> None:
+    def __init__(self, file: OutputFile) -> None:
         self._file = file
-        self._paths = paths
         self._found: list[DirUsage] = []
 
     def write(self, item: DirUsage) -> None:

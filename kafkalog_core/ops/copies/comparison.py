@@ -11,6 +11,7 @@ from kafkalog_core import kernels
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart
+from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field
@@ -34,6 +35,7 @@ __all__ = [
     "Times",
     "contents_of",
     "lockstep",
+    "log_bytes",
     "span_of",
 ]
 
@@ -405,6 +407,15 @@ class _Lane(Struct):
     def skip(self, count: int) -> None:
         self.contents = None
         self.cursor.skip(count)
+
+
+def log_bytes(path: str) -> int:
+    """Return the size of the logs in a directory, for progress; 0: the comparison reports why it cannot be read."""
+    try:
+        listing = list_directory(path)
+    except StorageError:
+        return 0
+    return sum(file.size_bytes for file in listing.files if file.name.raw.endswith(".log"))
 
 
 def lockstep(cursors: Sequence[BatchCursor], max_bytes: int) -> Iterator[Stretch]:

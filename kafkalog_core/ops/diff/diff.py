@@ -11,7 +11,7 @@ from kafkalog_core.engine.pool import run_all
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.ops.diff.contents import broker_rows, group_rows, read_images, setting_rows, transaction_rows
 from kafkalog_core.ops.diff.logs import compare_logs
-from kafkalog_core.ops.diff.places import Places, disks_of
+from kafkalog_core.ops.diff.places import Places, side_dirs
 from kafkalog_core.ops.diff.request import DiffFound
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.structs import Struct, field
@@ -92,7 +92,7 @@ def diff(request: DiffRequest, report: Report, progress: Progress = NO_PROGRESS)
     Raises SelectionError for single files, for two copies of a partition on one side, and for topics that neither side
     has; StorageError, WorkerLostError.
     """
-    old, new = disks_of(request.old), disks_of(request.new)
+    old, new = side_dirs(request.old), side_dirs(request.new)
     places = Places(request, old, new)
     if request.topics and not places.topics:
         raise SelectionError(f"neither OLD nor NEW has a topic that matches {' or '.join(request.topics)}")

@@ -10,10 +10,9 @@ from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.sim.cluster import read_topic_ids
 from kafkalog_core.kafka.sim.copies import copies_on_disk
 from kafkalog_core.kafka.sim.named_dirs import identity_of
+from kafkalog_core.ops.copies.comparison import log_bytes
 from kafkalog_core.ops.diff.logs import LogTask
 from kafkalog_core.ops.diff.request import difference
-from kafkalog_core.storage.access import denial
-from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of, first_of
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.diff.logs import LogChanges
     from kafkalog_core.ops.diff.request import DiffRequest, Row, Side
 
-__all__ = ["Places", "SideDirs", "disks_of"]
+__all__ = ["Places", "SideDirs", "side_dirs"]
 
 _SEVERAL: Final = 3
 _CHANGES: Final = {DirectoryState.DELETE: "being-deleted", DirectoryState.STRAY: "stray"}
@@ -51,7 +50,7 @@ class SideDirs(Struct, frozen=True, kw_only=True):
     aside: dict[str, dict[str, PartitionCopy]]
 
 
-def disks_of(side: Side) -> SideDirs:
+def side_dirs(side: Side) -> SideDirs:
     """Return what a side has. Raises SelectionError for single files and for two copies of a partition."""
     disks = copies_on_disk(side.targets, advice=f"{side.label} is a log directory or a partition, not a single file")
     found = SideDirs(brokers=tuple(disks.brokers), copies={}, ids={}, aside={})
@@ -110,7 +109,7 @@ class Places:
             new=new,
             is_deep=self._request.is_deep,
             max_batch_bytes=self._request.max_batch_bytes,
-            size_bytes=sum(_log_bytes(each) for each in (old, new) if each is not None),
+            size_bytes=sum(log_bytes(each.place.path) for each in (old, new) if each is not None),
         )
 
     def rows(self, alone: Mapping[str, LogChanges], cluster: frozenset[str] | None) -> Iterator[Row]:
@@ -207,11 +206,3 @@ def _records(copies: Iterable[PartitionCopy], alone: Mapping[str, LogChanges]) -
     counts = [alone[each.place.path].records for each in copies]
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
-
-
-def _log_bytes(copy: PartitionCopy) -> int:
-    path = copy.place.path
-    # A directory that cannot be read is reported where it is compared.
-    if denial(path, is_directory=True) is not None:
-        return 0
-    return sum(file.size_bytes for file in list_directory(path).files if file.name.raw.endswith(".log"))

@@ -13,16 +13,15 @@ from kafkalog_core.kafka.sim.metadata_log import EVERYTHING
 from kafkalog_core.ops.cluster.cluster import disks_of, read_newest, watch_leaders
 from kafkalog_core.ops.cluster.request import ClusterRequest
 from kafkalog_core.ops.copies.compare import Comparison, ReplicaTask, compare
+from kafkalog_core.ops.copies.comparison import log_bytes
 from kafkalog_core.ops.copies.verdict import (
     Assigned,
-    ReplicaDir,
     places_of,
 )
 from kafkalog_core.ops.replicas.choices import group_costs
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
-from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
@@ -137,7 +136,7 @@ def replicas(
     """
     # Known before the work, so that progress has an end.
     report.expect(partitions=len(work.tasks))
-    size = sum(_size_of(place) for task in work.tasks if len(task.places) > 1 for place in task.places)
+    size = sum(log_bytes(place.path) for task in work.tasks if len(task.places) > 1 for place in task.places)
     progress.expect(size)
     for finding in work.findings:
         report.add_finding(finding.row())
@@ -159,15 +158,6 @@ def replicas(
         costs = group_costs(choices, work.log_dirs, work.tasks[0].max_batch_bytes, run)
         report.rows += len(costs.impacts)
         yield costs
-
-
-def _size_of(place: ReplicaDir) -> int:
-    try:
-        listing = list_directory(place.path)
-    # A directory that cannot be read is reported by its comparison.
-    except StorageError:
-        return 0
-    return sum(file.size_bytes for file in listing.files if file.name.raw.endswith(".log"))
 
 
 def _count(comparison: Comparison, report: Report) -> None:

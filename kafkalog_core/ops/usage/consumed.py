@@ -13,12 +13,13 @@ from kafkalog_core.text import first_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.topics.group_offsets import CommittedOffset
+    from kafkalog_core.topics.modern_group_records import StoredModernGroup
 
 __all__ = ["Consumed", "read_consumed"]
 
@@ -27,7 +28,8 @@ class Consumed(Struct, frozen=True):
     """What groups have consumed.
 
     Args:
-        offsets: the smallest committed offset of each partition that all groups of its topic have committed.
+        offsets: the smallest committed offset of each partition that all groups of its topic have committed; none of
+            topics that a share group reads.
         groups: the groups that have committed offsets.
         problem: why the groups of the cluster are not known, a clause; None: they are.
     """
@@ -62,11 +64,26 @@ def read_consumed(targets: Iterable[Target], release: Release, *, is_partial_eno
         if missing or not count:
             lacks = first_of(missing) or f"the number of partitions of {OFFSETS_TOPIC}"
             return Consumed({}, problem=f"the groups in {lacks} are unknown here; {whole}")
-    return _consumed(states.offsets.offsets)
+    # A share group commits no offsets (KIP-932), so what it has not read of its topics is unknown.
+    shared = {topic for group in states.shares.values() for topic in _topics_of(group)}
+    return _consumed(states.offsets.offsets, shared)
 
 
-def _consumed(committed: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> Consumed:
-    """Return the smallest offsets; of a partition without the commit of a group that reads its topic, none."""
+def _topics_of(group: StoredModernGroup) -> Iterator[str]:
+    """Yield the topics that a share group reads, or is about to read."""
+    for each in (*group.topics.initialized.values(), *group.topics.initializing.values()):
+        yield each.name
+    for member in group.subscriptions.values():
+        yield from member.topics
+
+
+def _consumed(
+    committed: Mapping[str, Mapping[TopicPartition, CommittedOffset]], shared: Collection[str] = ()
+) -> Consumed:
+    """Return the smallest offsets; none of a partition without the commit of a group that reads its topic.
+
+    shared: topics that share groups read, of which nothing counts as consumed.
+    """
     readers: dict[str, set[str]] = {}
     found: dict[TopicPartition, dict[str, int]] = {}
     for group, of_group in committed.items():
@@ -74,6 +91,8 @@ def _consumed(committed: Mapping[str, Mapping[TopicPartition, CommittedOffset]])
             readers.setdefault(place[0], set()).add(group)
             found.setdefault(place, {})[group] = each.offset
     offsets = {
-        place: min(by_group.values()) for place, by_group in found.items() if by_group.keys() == readers[place[0]]
+        place: min(by_group.values())
+        for place, by_group in found.items()
+        if by_group.keys() == readers[place[0]] and place[0] not in shared
     }
     return Consumed(offsets, tuple(sorted(group for group, of_group in committed.items() if of_group)))

@@ -189,6 +189,7 @@ def _stage_files(request: PlanRequest, stage: Stage, goal: _Goal) -> Iterator[st
         stage.remove(item.path, why="a leftover, which the next start of the broker deletes")
         for item in items
         if item.kind in _LEFTOVERS
+        and not item.is_linked  # as `freeze` leaves them: deleting this name frees nothing
         and parse_file_name(os.path.basename(item.path)).kind in SEGMENT_KINDS
         and os.path.dirname(item.path) not in swaps
     )

@@ -225,7 +225,9 @@ class _Freezing:
             home, there = self._place_of(to, chosen, file, result)
             target = f"{home}/{file.name}"
             is_same = there is not None and (there.st_dev, there.st_ino) == key
-            has_all = there is not None and not is_same and there.st_size >= info.size_bytes
+            # A broker replaces a text as a whole: the size does not show whether it is the same one.
+            is_longer = there is not None and there.st_size >= info.size_bytes and not file.is_text
+            has_all = is_longer and not is_same
             if not self._request.is_trial:
                 to.open_home(home)
                 if there is None:

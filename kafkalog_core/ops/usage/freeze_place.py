@@ -48,22 +48,21 @@ def check_place(to: str, dirs: Sequence[ChosenDir], paths: Sequence[str], option
 
 
 def _problems(to: str, real: str, dirs: Sequence[ChosenDir]) -> Iterator[str]:
-    # A frozen metadata log makes DIR itself look like a log directory.
-    is_ours = os.path.isfile(f"{real}/{MANIFEST}")
-    around = broker_dir_around(os.path.dirname(real) if is_ours else existing_directory(real))
+    parent, is_begun = os.path.dirname(real), os.path.isfile(f"{real}/{MANIFEST}")
+    # With the metadata log in it, the directory of an earlier run looks like the log directory of a controller.
+    around = broker_dir_around(existing_directory(parent if is_begun else real))
     roots = {os.path.dirname(each.path) for each in dirs} | {each.path for each in dirs}
     within = around or next((root for root in roots if real == root or real.startswith(f"{root}/")), None)
     if within is not None:
         # LocalLog.parseTopicPartitionName: a directory with another name stops the broker at its next start.
         yield f"is in a log directory, {within}, where a directory that is not a partition stops the broker"
-    parent = os.path.dirname(real)
     if os.path.lexists(to) and not os.path.isdir(real):
         yield "is not a directory"
     elif not os.path.isdir(parent):
         yield f"there is no directory {parent} to create it in"
     elif not may(real if os.path.isdir(real) else parent, os.W_OK | os.X_OK):
         yield "no permission to write there; run this as the user of the broker, or as root"
-    elif os.path.isdir(real) and os.listdir(real) and not is_ours:
+    elif os.path.isdir(real) and os.listdir(real) and not is_begun:
         yield "holds files that no kafkalog freeze has put there"
 
 

@@ -67,11 +67,6 @@ class FrozenDir:
         self._made: set[str] = set()
         self._is_new = False
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether an earlier run has made it."""
-        return os.path.isfile(f"{self.path}/{MANIFEST}")
-
     def homes(self, origin: Origin, source: str) -> Iterator[str]:
         """Yield the directories for the files of an origin: the first one, and those for what does not fit there.
 

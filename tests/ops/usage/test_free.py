@@ -25,6 +25,13 @@ from kafkalog_core.ops.usage import free
 from kafkalog_core.ops.usage.consumed import Consumed, read_consumed
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.topics.modern_group_records import (
+    SHARE_RECORDS,
+    MemberSubscription,
+    SharedTopics,
+    TopicNumbers,
+)
+from tests.support.groups import GroupLog
 from tests.support.repairs import CountingDisk, DyingDisk, Killed
 
 if TYPE_CHECKING:
@@ -167,6 +174,17 @@ def test_a_file_with_another_hard_link_frees_nothing(kafka: Path, tmp_path: Path
     assert f"payments-0/{FIRST}.log" in deleted(result)
 
 
+def test_leftovers_that_another_hard_link_keeps_are_not_deleted(kafka: Path, tmp_path: Path) -> None:
+    for name in ("kept", "other"):
+        path = kafka / "customers-0" / f"{FIRST}.{'log' if name == 'kept' else 'index'}.deleted"
+        path.write_bytes(b"x" * 100)
+        if name == "kept":
+            os.link(path, tmp_path / name)
+    result = run(kafka, 60 * BLOCK, "--ndjson")
+    gone = [path for path in deleted(result) if path.endswith(".deleted")]
+    assert gone == [f"customers-0/{FIRST}.index.deleted"]
+
+
 def test_an_undo_journal_on_the_same_file_system_is_refused(kafka: Path, tmp_path: Path) -> None:
     for options in ((), ("--undo-to", str(tmp_path / "undo"))):
         result = run(kafka, BLOCK, "--apply", *options)
@@ -190,6 +208,21 @@ def test_groups_are_those_of_all_partitions_of_their_topic(kafka: Path) -> None:
     shutil.rmtree(kafka / "__consumer_offsets-0")
     assert "--groups-of" in (read_consumed(resolve([str(kafka)]), LATEST, is_partial_enough=False).problem or "")
     assert steps(run(kafka, 100 * BLOCK, now=NOW)) == ["1-", "2-", "3", "4-", "5-"]
+
+
+def test_nothing_of_a_topic_that_a_share_group_reads_counts_as_consumed(tmp_path: Path) -> None:
+    log = GroupLog(tmp_path)
+    for topic in ("t", "shared", "subscribed"):
+        log.commit(5, topic=topic)
+    member = MemberSubscription(client_id="c", client_host="h", topics=frozenset({"subscribed"}))
+    for key, value in (
+        SHARE_RECORDS.epoch("s", 1),
+        SHARE_RECORDS.subscription("s", "m", member),
+        SHARE_RECORDS.shared_topics("s", SharedTopics(initialized={bytes(16): TopicNumbers("shared", (0,))})),
+    ):
+        log.record(key, value)
+    found = read_consumed(resolve([str(tmp_path)]), LATEST, is_partial_enough=True)
+    assert found.offsets == {("t", 0): 5}
 
 
 def test_groups_of_unknown_partitions_count_only_if_that_is_asked_for(kafka: Path) -> None:

@@ -132,6 +132,16 @@ def test_a_log_that_has_grown_is_copied_again(kafka: Path, tmp_path: Path) -> No
     assert not list(to.rglob("*.tmp"))
 
 
+def test_a_text_of_the_same_size_that_a_broker_has_replaced_is_frozen_again(kafka: Path, tmp_path: Path) -> None:
+    path = kafka / "orders-1" / "leader-epoch-checkpoint"
+    frozen(kafka, tmp_path / "frozen", takes_all=True)
+    changed = path.read_bytes()[:-2] + b"9\n"
+    (kafka / "new").write_bytes(changed)
+    (kafka / "new").rename(path)
+    frozen(kafka, tmp_path / "frozen", takes_all=True)
+    assert (tmp_path / "frozen" / "orders-1" / path.name).read_bytes() == changed
+
+
 def test_two_files_of_one_name_are_both_kept(kafka: Path, tmp_path: Path) -> None:
     """The cleaner gives the cleaned segment the name of the first one that it replaces."""
     to = tmp_path / "frozen"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,6 +120,19 @@ def test_the_first_lines_answer(log_dir: Path) -> None:
     assert second == f"    make room: kafkalog free {log_dir} --need 5GiB"
     assert "assumed: cleanup.policy=delete" in ran.stdout
     assert "by the rules of Kafka" in ran.stdout
+
+
+def test_leftovers_that_another_hard_link_keeps_may_not_go(log_dir: Path, tmp_path: Path) -> None:
+    for number, path in enumerate([*log_dir.glob("*/*.deleted"), *log_dir.glob("*-delete/*")]):
+        os.link(path, tmp_path / str(number))
+    assert "may go: leftovers" not in run(log_dir).stdout.splitlines()[0]
+
+
+def test_of_several_directories_the_command_names_one(log_dir: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(log_dir, other)
+    second = run(log_dir, other).stdout.splitlines()[1]
+    assert second in {f"    make room: kafkalog free {each} --need 5GiB" for each in (log_dir, other)}
 
 
 def test_settings_decide_what_retention_deletes(log_dir: Path) -> None:
