@@ -19,7 +19,6 @@ __all__ = [
     "CHECKPOINTS",
     "EMPTY_STRAY",
     "FILE_IN_PLACE",
-    "FORMAT",
     "LOG_DIRS",
     "MISSING_METADATA",
     "NO_NODE_ID",
@@ -39,8 +38,6 @@ FILE_IN_PLACE: Final = (
     "Cannot create the directory, because a file has its name: takes the whole log directory offline."
 )
 """What a broker does where a file is in the place of a partition that is assigned to it (seen of 4.3.1)."""
-FORMAT: Final = "kafka-storage.sh format --ignore-formatted --config server.properties --cluster-id "
-"""The command of Kafka that formats those log directories of a broker that are not formatted yet, without the id."""
 NO_NODE_ID: Final = "Does not start, because it finds no id of the node."
 """What a broker does with a meta.properties of version 0 without broker.id (`MetaPropertiesEnsemble.verify`)."""
 LOG_DIRS: Final = {
@@ -175,9 +172,10 @@ LOG_DIRS: Final = {
         "error",
         "The log directory is empty: it is new, or its disk is not mounted.",
         "Does not start: each log directory of a KRaft broker must have a meta.properties.",
-        "If the disk of this directory is not mounted, mount it. If the directory is new, format it.",
+        "If the disk of this directory is not mounted, mount it. If the directory is new, format it with "
+        "kafka-storage.sh format --ignore-formatted.",
         "A new disk is empty, and so is the mount point of a disk that is not mounted.",
-        next_step=f"{FORMAT}CLUSTER_ID",
+        next_step="findmnt --target {file}",
     ),
     "dir.partition-missing": FindingType(
         "warning",

@@ -193,17 +193,21 @@ def _stage_files(request: PlanRequest, stage: Stage, goal: _Goal) -> Iterator[st
         and parse_file_name(os.path.basename(item.path)).kind in SEGMENT_KINDS
         and os.path.dirname(item.path) not in swaps
     )
-    yield _taken_of(leftovers, goal, "1. Leftovers that no broker reads")
+    of_deleted = "the next start deletes them too; kafkalog freeze keeps a topic that was deleted by mistake"
+    yield _taken_of(leftovers, goal, "1. Leftovers that no broker reads", of_deleted)
     indexes = (
         stage.cut(item.path, item.size_bytes - item.slack_bytes, why="preallocated space after its entries")
         for item in items
         if item.slack_allocated_bytes and not item.is_linked
     )
-    yield _taken_of(indexes, goal, "2. Preallocated space of indexes")
+    yield _taken_of(indexes, goal, "2. Preallocated space of indexes", "no record is lost")
 
 
-def _taken_of(changes: Iterator[Change | None], goal: _Goal, what: str) -> str:
-    """Stage changes until the need is met: the iterator stages each when it is asked for it."""
+def _taken_of(changes: Iterator[Change | None], goal: _Goal, what: str, effect: str) -> str:
+    """Stage changes until the need is met: the iterator stages each when it is asked for it.
+
+    `effect`: what is lost with them.
+    """
     if goal.is_met():
         return ""
     count, before = 0, goal.freed_bytes
@@ -215,7 +219,7 @@ def _taken_of(changes: Iterator[Change | None], goal: _Goal, what: str) -> str:
             break
     if not count:
         return f"{what}: none"
-    return f"{what}: {count_of(count, 'file')}, {size(goal.freed_bytes - before)}; nobody loses a record"
+    return f"{what}: {count_of(count, 'file')}, {size(goal.freed_bytes - before)}; {effect}"
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def test_a_broker_does_not_start_beside_an_empty_directory(tmp_path: Path) -> No
     empty.mkdir()
     shown = said("preflight", *RELEASE, first, empty, status=4)
     assert f"A 4.3.1 broker does not start: {empty}: {EMPTY}" in shown
-    assert "kafka-storage.sh format --ignore-formatted --config server.properties --cluster-id c" in shown
+    assert f"findmnt --target {empty}" in shown
     planned = said("recover", *RELEASE, empty, first, status=4)
     assert f"by itself the broker does not start, because of {empty}" in planned
     assert EMPTY in planned

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.command_lines import shell_word
 from kafkalog_core.findings import found
-from kafkalog_core.findings.logdirs import FORMAT, NO_NODE_ID
+from kafkalog_core.findings.logdirs import NO_NODE_ID
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.kafka.rules.metadata_rules import cluster_modes
 from kafkalog_core.storage.paths import exists
@@ -94,12 +93,7 @@ def unformatted(log_dir: LogDir, others: Iterable[BrokerDir | None], release: Re
     kraft = next((each for each in others if each is not None and each.meta is not None and each.is_kraft), None)
     if kraft is None and cluster_modes(release).has_zookeeper:
         return
-    finding = found("dir.unformatted", log_dir.path)
-    cluster_id = None if kraft is None else kraft.cluster_id
-    if cluster_id is not None:
-        word = shell_word(cluster_id).replace("{", "{{").replace("}", "}}")
-        finding = replace(finding, next_step=f"{FORMAT}{word}")
-    yield finding
+    yield found("dir.unformatted", log_dir.path)
 
 
 def _missing_meta(broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) -> Iterator[Finding]:
