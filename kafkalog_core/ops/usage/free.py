@@ -32,7 +32,7 @@ from kafkalog_core.ops.usage.disk_items import ItemKind, disk_items
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES, freed_bytes
 from kafkalog_core.structs import Struct, replace
-from kafkalog_core.text import count_of, moment, size, sizes
+from kafkalog_core.text import count_of, first_of, moment, size, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.retention.forecast import Forecast
     from kafkalog_core.kafka.sim.start.segment_views import PartitionView, SegmentView
     from kafkalog_core.ops.repair.assumptions import Assumption
-    from kafkalog_core.ops.repair.context import DirContext
+    from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.ops.usage.consumed import Consumed
@@ -128,9 +128,10 @@ def plan_free(request: PlanRequest, stage: Stage, progress: Progress) -> PlanRep
     if goal.is_met():
         free, need = sizes(goal.after_bytes, goal.need_bytes)
         return PlanReport(verdict=f"nothing has to be freed: {free} are free, and {need} are needed", only_shows=True)
-    forecaster = RetentionForecaster(request.target, RetentionOptions(kafka=request.settings, now_ms=request.now_ms))
+    target, notes = _on_this_file_system(request.target)
+    forecaster = RetentionForecaster(target, RetentionOptions(kafka=request.settings, now_ms=request.now_ms))
     context = forecaster.context
-    notes = list(_stage_files(request, stage, goal))
+    notes += _stage_files(target, stage, goal)
     if goal.is_met():
         return PlanReport(verdict=goal.sentence, note=_note(notes, request))
     topics = _texts(options.get("topics"))
@@ -163,6 +164,18 @@ def plan_free(request: PlanRequest, stage: Stage, progress: Progress) -> PlanRep
     )
 
 
+def _on_this_file_system(target: TargetDir) -> tuple[TargetDir, list[str]]:
+    """Return the target with the partitions that can free space on its file system, and a sentence about the others.
+
+    A partition may be a symbolic link or a mount point.
+    """
+    device = os.stat(target.root).st_dev
+    others = [place.name.raw for place in target.partitions if place.device != device]
+    here = tuple(place for place in target.partitions if place.device == device)
+    notes = [f"On another file system, so nothing of it is deleted: {first_of(others)}"] if others else []
+    return replace(target, partitions=here), notes
+
+
 def _note(notes: Sequence[str], request: PlanRequest) -> str:
     """Return the sentences about the steps, and the one about the undo journal where the user has not decided that."""
     line = request.command_line
@@ -176,11 +189,11 @@ def _texts(value: object) -> list[str]:
 
 
 # --- files that no log needs ------------------------------------------------------------------------------------------
-def _stage_files(request: PlanRequest, stage: Stage, goal: _Goal) -> Iterator[str]:
+def _stage_files(target: TargetDir, stage: Stage, goal: _Goal) -> Iterator[str]:
     """Stage the first two steps, and yield what each frees."""
     items = [
         item
-        for item in disk_items(request.target.root, request.target.partitions)
+        for item in disk_items(target.root, target.partitions)
         if item.kind in _LEFTOVERS or item.kind is ItemKind.SWAP or item.slack_allocated_bytes
     ]
     # LogLoader.removeTempFilesAndCollectSwapFiles: a `.cleaned` file decides which `.swap` files a start drops.
@@ -246,10 +259,10 @@ def _check_topics(topics: Sequence[str], logs: Sequence[_Log]) -> None:
     """Raise SelectionError for a topic that is not here, RefusedError for one that must not lose its oldest records."""
     for topic in topics:
         of_topic = [each.forecast.question for each in logs if each.view.topic == topic]
+        if topic in _NEVER:  # before the search: the forecast leaves out the metadata log
+            raise RefusedError(f"{topic}: a topic of Kafka's own loses nothing by this command; name another")
         if not of_topic:
             raise SelectionError(f"--topic {topic}: no partition of this topic is here, or none that can be read")
-        if topic in _NEVER:
-            raise RefusedError(f"{topic}: a topic of Kafka's own loses nothing by this command; name another")
         if "compact" in of_topic[0].topic.cleanup_policy:
             clean = WayOut("clean it instead", f"kafkalog compact --topic {topic} {of_topic[0].view.path}")
             reason = f"--topic {topic}: it is compacted, so an old record may be the latest one of its key"

@@ -49,6 +49,8 @@ __all__ = ["FreezeRequest", "Frozen", "freeze", "rows_of"]
 _PASSES: Final = 3
 """How often the directories are listed while a broker renames and deletes what was listed."""
 _INDEX_ENTRIES: Final = {FileKind.OFFSET_INDEX: OFFSET_INDEX_ENTRY, FileKind.TIME_INDEX: TIME_INDEX_ENTRY}
+_Key = tuple["Origin", int, int]
+"""A file of an origin, by device and inode: a second name of it in another partition is kept there too."""
 _FREE_SHARE: Final = 2
 """A copy is made only if it leaves as many bytes free as it takes: a full disk stops the broker."""
 
@@ -143,9 +145,9 @@ class _Freezing:
         self._request = request
         self._disk = disk
         self._results: dict[Origin, Frozen] = {}
-        self._done: set[tuple[int, int]] = set()
+        self._done: set[_Key] = set()
         self._names: dict[str, set[str]] = {}
-        self._missed: dict[tuple[int, int], tuple[Origin, ChosenFile]] = {}
+        self._missed: dict[_Key, ChosenFile] = {}
         self._elsewhere: dict[tuple[Origin, str], list[str]] = {}
 
     def run(self) -> Iterator[Frozen | Finding]:
@@ -197,7 +199,7 @@ class _Freezing:
             for each in dirs:
                 result = self._result(each)
                 for file in each.files:
-                    if (file.info.device, file.info.inode) not in self._done:
+                    if _key(each.origin, file) not in self._done:
                         target = self._linked(to, each, file, result)
                         if target is not None:
                             waiting.append((each, file, target, result))
@@ -220,14 +222,12 @@ class _Freezing:
     # --- links --------------------------------------------------------------------------------------------------------
     def _linked(self, to: FrozenDir, chosen: ChosenDir, file: ChosenFile, result: Frozen) -> str | None:
         """Link a file, unless it is there already; return where, if it is to be copied then; None: it is not."""
-        info, key = file.info, (file.info.device, file.info.inode)
+        info, key = file.info, _key(chosen.origin, file)
         try:
             home, there = self._place_of(to, chosen, file, result)
             target = f"{home}/{file.name}"
-            is_same = there is not None and (there.st_dev, there.st_ino) == key
-            # A broker replaces a text as a whole: the size does not show whether it is the same one.
-            is_longer = there is not None and there.st_size >= info.size_bytes and not file.is_text
-            has_all = is_longer and not is_same
+            is_same = there is not None and _is_of(there, file)
+            has_all = there is not None and not is_same and _has_all(target, there, file)
             if not self._request.is_trial:
                 to.open_home(home)
                 if there is None:
@@ -236,12 +236,12 @@ class _Freezing:
                 elif not (is_same or has_all or file.is_copied):
                     self._replace(info.path, target)
         except (NotFoundError, RefusedError):  # gone, or its directory was renamed and another one has its name
-            self._missed[key] = (chosen.origin, file)
+            self._missed[key] = file
             return None
         except WriteError as error:
             if error.errno != errno.ENOENT:
                 raise
-            self._missed[key] = (chosen.origin, file)
+            self._missed[key] = file
             return None
         self._done.add(key)
         self._missed.pop(key, None)
@@ -346,7 +346,7 @@ class _Freezing:
     def _note_what_is_missing(self) -> None:
         """Add the findings about files that vanished, and about files that are not in the first directory."""
         gone: dict[Origin, list[ChosenFile]] = {}
-        for origin, file in self._missed.values():
+        for (origin, _, _), file in self._missed.items():
             gone.setdefault(origin, []).append(file)
         for origin, files in gone.items():
             has_log = any(file.info.name.kind in LOG_KINDS for file in files)
@@ -373,6 +373,21 @@ def _status(path: str) -> os.stat_result | None:
 
 def _is_of(there: os.stat_result, file: ChosenFile) -> bool:
     return (there.st_dev, there.st_ino) == (file.info.device, file.info.inode)
+
+
+def _key(origin: Origin, file: ChosenFile) -> _Key:
+    return origin, file.info.device, file.info.inode
+
+
+def _has_all(target: str, there: os.stat_result, file: ChosenFile) -> bool:
+    """Return whether what an earlier run has kept needs nothing of the file as it is now.
+
+    A log or an index only grows: what is as long, and begins alike, has all of it. A text of the same length may be
+    another one, as a broker replaces it as a whole.
+    """
+    if file.is_text:
+        return there.st_size == file.info.size_bytes and _is_start(target, file.info.path)
+    return there.st_size >= file.info.size_bytes
 
 
 def _is_start(path: str, other: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ LONG_AGO = "2025-10-10"
 FREE = 1_000_000
 FIRST = "00000000000000000000"
 BLOCK = 4096
+SHM = "/dev/shm"  # noqa: S108 -- another file system than that of the test's own directory
 
 
 @pytest.fixture
@@ -158,7 +160,11 @@ def test_where_nothing_can_be_freed_the_command_is_refused(kafka: Path) -> None:
 
 
 def test_compacted_and_internal_topics_are_never_named(kafka: Path) -> None:
-    for topic, why in (("__consumer_offsets", "Kafka's own"), ("nothing", "no partition")):
+    for topic, why in (
+        ("__consumer_offsets", "Kafka's own"),
+        ("__cluster_metadata", "Kafka's own"),
+        ("nothing", "no partition"),
+    ):
         result = run(kafka, BLOCK, "--topic", topic, now=LONG_AGO)
         assert result.exit_code == 3
         assert why in result.stderr
@@ -183,6 +189,20 @@ def test_leftovers_that_another_hard_link_keeps_are_not_deleted(kafka: Path, tmp
     result = run(kafka, 60 * BLOCK, "--ndjson")
     gone = [path for path in deleted(result) if path.endswith(".deleted")]
     assert gone == [f"customers-0/{FIRST}.index.deleted"]
+
+
+@pytest.mark.skipif(not os.path.isdir(SHM), reason="another file system")
+def test_a_partition_on_another_file_system_frees_nothing_here(kafka: Path, request: pytest.FixtureRequest) -> None:
+    elsewhere = Path(tempfile.mkdtemp(dir=SHM))
+    request.addfinalizer(lambda: shutil.rmtree(elsewhere))
+    for name in ("payments-0", "orders-0"):
+        shutil.move(kafka / name, elsewhere / name)
+        (kafka / name).symlink_to(elsewhere / name)
+    (elsewhere / "orders-0" / f"{FIRST}.log.deleted").write_bytes(bytes(BLOCK))
+    result = run(kafka, BLOCK, "--ndjson")
+    assert all(name.startswith("orders-1/") for name in deleted(result))
+    assert deleted(result)
+    assert "On another file system, so nothing of it is deleted: orders-0" in run(kafka, BLOCK).stdout
 
 
 def test_an_undo_journal_on_the_same_file_system_is_refused(kafka: Path, tmp_path: Path) -> None:

@@ -153,6 +153,24 @@ def test_two_files_of_one_name_are_both_kept(kafka: Path, tmp_path: Path) -> Non
     assert run(kafka / "customers-0", "--all", "--to", to).stdout.startswith("NOTHING NEW: ")
 
 
+def test_a_file_with_names_in_two_partitions_is_kept_in_both(kafka: Path, tmp_path: Path) -> None:
+    """As after `cp -al` of a partition."""
+    to, copy = tmp_path / "frozen", kafka / "copied-0.0123456789abcdef0123456789abcdef-delete"
+    shutil.copytree(kafka / DELETED, copy, copy_function=os.link)
+    assert run(kafka, "--to", to).exit_code == 0
+    assert content(to / "copied-0") == content(to / "orders-0") == content(copy)
+
+
+def test_a_text_that_was_replaced_by_one_of_the_same_length_is_kept(kafka: Path, tmp_path: Path) -> None:
+    to, text = tmp_path / "frozen", kafka / "customers-0" / "leader-epoch-checkpoint"
+    run(kafka / "customers-0", "--all", "--to", to)
+    new = text.with_name("leader-epoch-checkpoint.tmp")  # CheckpointFile.write
+    new.write_bytes(text.read_bytes()[::-1])
+    new.replace(text)
+    run(kafka / "customers-0", "--all", "--to", to)
+    assert (to / "customers-0" / text.name).read_bytes() == text.read_bytes()
+
+
 def test_a_topic_that_was_created_again_is_not_mixed_with_the_deleted_one(kafka: Path, tmp_path: Path) -> None:
     to = tmp_path / "frozen"
     shutil.copytree(DEMO / "customers-0", kafka / "orders-0")
