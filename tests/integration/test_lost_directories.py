@@ -183,7 +183,7 @@ def test_a_replacement_without_its_transaction_index(broker: TwoLogDirs) -> None
     for path in (log, log.with_suffix(".index"), log.with_suffix(".timeindex")):
         path.rename(f"{path}.swap")
     log.with_suffix(".txnindex").unlink()
-    assert "one-0 is wrong afterwards without a message" in _verdict(broker)
+    assert "it does not notice what is wrong in one-0" in _verdict(broker)
     broker.start()
     assert _read_committed(broker, "one") == _RECORDS
 
