@@ -180,7 +180,7 @@ def kill(pid: int) -> None:
 
 def when_staged(output: Path, files: int, exporting: subprocess.Popen[str], act: Callable[[], None]) -> None:
     """Do it when tasks have written that many files, none of which is committed."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while len(list(output.rglob("*.parquet"))) < files:
         assert exporting.poll() is None, exporting.communicate()
         assert time.monotonic() < deadline

@@ -353,7 +353,7 @@ def test_an_offset_that_the_log_has_not_reached_is_waited_for(log: Path, out: Pa
 def test_two_copies_of_a_partition(log: Path, out: Path, tmp_path: Path) -> None:
     copy = tmp_path / "disk2" / "t-0"
     shutil.copytree(log, copy)
-    with pytest.raises(RefusedError, match=f"t-0 is also in {log}.*spark replicas"):
+    with pytest.raises(RefusedError, match=f"t-0 is also in {log}.*kafkalog replicas"):
         Run(out, log, copy)
     assert not out.exists()
 
