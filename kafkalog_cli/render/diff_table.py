@@ -52,6 +52,9 @@ def _change(row: Mapping[str, object]) -> str:
     return f"{plain(row['change'])} {plain(column)}" if is_value else plain(row["change"])
 
 
+_BY_HEADERS: Final = (
+    "Batches were compared by their headers and the checksums stored there: --deep finds changed bytes in them too."
+)
 _COLUMNS: Final = (
     TableColumn("what", _what, flexible=True, least=24),
     TableColumn("change", _change),
@@ -84,7 +87,8 @@ class DiffTable(SummaryTable["DiffFound"]):
         style = "bold red" if any(row["change"] in _LOST for row in rows) else "bold" if rows else "bold green"
         if found.findings:
             style = "bold yellow" if not rows else style
-        lines = sentence_texts(closed(_answer(found)), self.width, style)
+        depth = "" if rows or found.is_deep else f" {_BY_HEADERS}"
+        lines = sentence_texts(f"{closed(_answer(found))}{depth}", self.width, style)
         details = [row.get("detail") for row in rows[:SHOWN]]
         # Rows with one cause have it once, below the last of them.
         ends = {id(row) for row, one, other in zip(rows, details, [*details[1:], None], strict=False) if one != other}
@@ -109,7 +113,10 @@ class DiffTable(SummaryTable["DiffFound"]):
 
     def notes(self) -> list[Text]:
         """Return what was not compared."""
-        notes = () if self._found is None else self._found.notes
+        found = self._found
+        notes = [] if found is None else [*found.notes]
+        if found is not None and found.differences and not found.is_deep:
+            notes.append(_BY_HEADERS)
         lines = [line for note in notes for line in sentence_texts(closed(note.rstrip(".")), self.width, "dim")]
         return [Text(), *lines] if lines else []
 

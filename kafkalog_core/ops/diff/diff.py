@@ -138,6 +138,7 @@ def diff(request: DiffRequest, report: Report, progress: Progress = NO_PROGRESS)
         partitions=len({(task.topic, task.partition) for task in tasks}),
         old=request.old.paths,
         new=request.new.paths,
+        is_deep=request.is_deep,
     )
 
 

@@ -133,7 +133,7 @@ class Places:
                     )
                 elif copies:
                     yield self._row("topic", copies, alone, is_new=is_new, is_there=is_there)
-            yield from self._aside(topic, has_other=bool(old or new))
+            yield from self._aside(topic, old, new)
             yield from self._moved(topic)
 
     def as_before(self) -> str | None:
@@ -175,17 +175,24 @@ class Places:
         detail = f"Deleted and created again: {count_of(len(copies), 'partition')} of OLD had the other topic id."
         return difference("topic", "recreated", topic, topic=topic, **row, detail=detail)
 
-    def _aside(self, topic: str, *, has_other: bool) -> Iterator[Row]:
-        """Yield what became of directories that were set aside before, and those of a topic that has no other ones."""
+    def _aside(self, topic: str, olds: Mapping[int, PartitionCopy], news: Mapping[int, PartitionCopy]) -> Iterator[Row]:
+        """Yield what became of directories that were set aside before, and those that NEW alone has set aside.
+
+        Those that `_row` names are left out: OLD has their partition, and NEW no other directory of it.
+        """
         old, new = self._old.aside.get(topic, {}), self._new.aside.get(topic, {})
-        gone, added = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
+        gone = sorted(old.keys() - new.keys())
+        moved = olds.keys() - news.keys()
+        added = sorted(raw for raw in new.keys() - old.keys() if new[raw].place.name.partition not in moved)
         if gone:
             detail = f"{count_of(len(gone), 'directory')} of it that OLD has set aside, {first_of(gone)}, not in NEW."
             yield difference("topic", "deleted", topic, topic=topic, detail=detail)
-        if added and not has_other:
-            detail = f"{count_of(len(added), 'directory')} set aside in NEW, and none in OLD."
-            path = new[added[0]].place.path
-            yield difference("topic", "being-deleted", topic, topic=topic, path=path, detail=detail)
+        for change in _CHANGES.values():
+            raws = [raw for raw in added if _CHANGES[new[raw].place.name.state] == change]
+            if raws:
+                detail = f"{count_of(len(raws), 'directory')} that NEW alone has set aside, {first_of(raws)}."
+                path = new[raws[0]].place.path
+                yield difference("topic", change, topic, topic=topic, path=path, detail=detail)
 
     def _moved(self, topic: str) -> Iterator[Row]:
         """Yield the partitions in another log directory of the broker, by the directory.id of both (KIP-858)."""

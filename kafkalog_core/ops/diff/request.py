@@ -77,6 +77,7 @@ class DiffFound(Struct, frozen=True, kw_only=True):
         partitions: number of partitions whose logs were compared.
         old: the paths of OLD.
         new: the paths of NEW.
+        is_deep: whether the checksums of batches were computed.
     """
 
     differences: tuple[Row, ...]
@@ -85,6 +86,7 @@ class DiffFound(Struct, frozen=True, kw_only=True):
     partitions: int
     old: tuple[str, ...]
     new: tuple[str, ...]
+    is_deep: bool
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows."""

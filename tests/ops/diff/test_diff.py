@@ -279,6 +279,30 @@ def test_topics_new_gone_and_being_deleted(tmp_path: Path) -> None:
     assert ("topic", "deleted", "before") in changes(rows(old, new))
 
 
+def test_a_directory_set_aside_beside_the_current_one(tmp_path: Path) -> None:
+    old, new = _sides(tmp_path)
+    _directory(old, "t-5")
+    _directory(new, "t-5")
+    aside = "t-5.00000000000000000000000000000005"
+    _directory(new, f"{aside}-stray")
+    _directory(new, f"{aside}-delete")
+    assert sorted(changes(rows(old, new))) == [("topic", "being-deleted", "t"), ("topic", "stray", "t")]
+
+
+def test_how_deep_it_compared_is_said(tmp_path: Path) -> None:
+    """Where nothing differs it is in the answer, since damage in the records of one copy is not seen."""
+    log = batches(0, 49)
+    changed = bytearray(log[3])
+    changed[-1] ^= 1
+    old, new = pair(tmp_path, {0: log}, {0: [*log[:3], bytes(changed), *log[4:]]})
+    text = one_line(run(old, new)[1])
+    assert text.startswith(
+        f"NO DIFFERENCE between {old} and {new}, in 1 partition. Batches were compared by their headers"
+    )
+    assert "--deep" not in run("--deep", old, new)[1]
+    assert changes(rows("--deep", old, new)) == [("partition", "damaged", "t-0")]
+
+
 def test_a_topic_that_was_created_again(tmp_path: Path) -> None:
     old, new = pair(tmp_path, {0: batches(0, 9)}, {0: batches(0, 49)}, new_topic_id=OTHER_ID)
     row = only(old, new)
