@@ -61,7 +61,9 @@ USAGE_DIRECTORY: Final = new_table(
     _PATH,
     Column("is_whole", "bool", "whether all of it was counted; false: only selected partitions"),
     Column("file_system_bytes", "int64", "size of its file system"),
-    Column("free_bytes", "int64", "free in it, for others than root"),
+    Column(
+        "free_bytes", "int64", "free in it for the owner of the directory: only root may write into reserved blocks"
+    ),
     *_SUMS,
     *_PARTS,
     Column("now_ms", "int64", "the time that counts as now for retention, in ms since 1970; null: not asked"),

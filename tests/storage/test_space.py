@@ -327,3 +327,10 @@ def test_what_there_is(tmp_path: Path) -> None:
     assert space.is_enough
     assert not Space("x", 2, 1).is_enough
     assert existing_directory(f"{tmp_path}/a/b") == str(tmp_path)
+
+
+@pytest.mark.parametrize(("user", "blocks"), [(0, 7), (1000, 2)])
+def test_reserved_blocks_are_free_for_root_alone(monkeypatch: pytest.MonkeyPatch, user: int, blocks: int) -> None:
+    status = SimpleNamespace(f_frsize=4096, f_bfree=7, f_bavail=2)
+    monkeypatch.setattr(os, "statvfs", lambda path: status)
+    assert free_bytes("/", user) == blocks * 4096

@@ -30,7 +30,7 @@ from kafkalog_core.ops.retain.retain import assumptions_of, stage_log_starts, st
 from kafkalog_core.ops.usage.consumed import read_consumed
 from kafkalog_core.ops.usage.disk_items import ItemKind, disk_items
 from kafkalog_core.refusals import Refusal, WayOut
-from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES, freed_bytes
+from kafkalog_core.storage.changing.space import freed_bytes, removed_bytes
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of, first_of, moment, size, sizes
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.usage.consumed import Consumed
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Change, Stage
+    from kafkalog_core.storage.listing import FileInfo
 
 __all__ = ["plan_free"]
 
@@ -94,10 +95,18 @@ class _Goal:
 
 
 class _Log(Struct, kw_only=True):
-    """A log of which segments may go, and how many at most after each step; `taken`: those that go by now."""
+    """A log of which segments may go.
+
+    Args:
+        forecast: what retention does with it.
+        limits: how many segments may go at most, after each step.
+        files: those of a segment, by its base offset.
+        taken: how many segments go by now.
+    """
 
     forecast: Forecast
     limits: dict[_LogStep, int]
+    files: dict[int, list[FileInfo]]
     taken: int = 0
 
     @property
@@ -252,7 +261,10 @@ def _log_of(each: Forecast, topics: Sequence[str], consumed: Consumed) -> _Log:
             limits[_CONSUMED] = limits[_OLDEST] = max(limits[_RETENTION], read)
             if topic in topics:
                 limits[_OLDEST] = max(limits[_CONSUMED], safe)
-    return _Log(forecast=each, limits=limits)
+    files: dict[int, list[FileInfo]] = {}
+    for segment_files in view.partition.segments if any(limits.values()) else ():
+        files.setdefault(segment_files.base_offset, []).extend(segment_files.files)
+    return _Log(forecast=each, limits=limits, files=files)
 
 
 def _check_topics(topics: Sequence[str], logs: Sequence[_Log]) -> None:
@@ -317,13 +329,7 @@ def _next(log: _Log, number: int) -> _Segment:
 
 def _bytes_of(log: _Log, segment: SegmentView) -> int:
     """Return the bytes that deleting a segment frees; a file with another hard link frees none."""
-    total = 0
-    for each in log.view.partition.segments:
-        if each.base_offset == segment.base_offset:
-            for file in each.files:
-                status = os.lstat(file.path)
-                total += status.st_blocks * STAT_BLOCK_BYTES if status.st_nlink == 1 else 0
-    return total
+    return sum(removed_bytes(file.path) for file in log.files[segment.base_offset])
 
 
 def _of_taken(log: _Log) -> Forecast:

@@ -18,6 +18,7 @@ from kafkalog_core.ops.retain.retain import RetainRequest, retained_of
 from kafkalog_core.ops.usage.disk_items import DiskItem, ItemKind, Seen, disk_items
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.access import code_of_dir_error, open_error
+from kafkalog_core.storage.changing.space import free_bytes
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class DirUsage(Struct, kw_only=True):
         is_whole: whether all of it was counted; else some partitions were selected.
         file_system: number of its file system on this machine.
         file_system_bytes: the size of the file system.
-        free_bytes: what a broker may still write there; root may write more.
+        free_bytes: what the owner of the directory may still write there, as a broker that runs as its owner.
         shares: by topic and partition, in no order.
         findings: what could not be read, and partitions whose retention cannot be predicted.
         more_findings: number of further ones.
@@ -311,14 +312,15 @@ def _usage_of(
 def _add_file_system(result: DirUsage) -> None:
     path = result.path or "."
     try:
-        status, device = os.statvfs(path), os.stat(path).st_dev
+        status, directory = os.statvfs(path), os.stat(path)
+        free = free_bytes(path, directory.st_uid)
     except OSError as error:
         refusal = open_error(path, error)
         result.add_finding(found(code_of_dir_error(refusal), path, reason=refusal.message))
         return
-    result.file_system = device
+    result.file_system = directory.st_dev
     result.file_system_bytes = status.f_blocks * status.f_frsize
-    result.free_bytes = status.f_bavail * status.f_frsize
+    result.free_bytes = free
 
 
 def _add_retention(result: DirUsage, targets: tuple[Target, ...], wanted: RetentionOptions, progress: Progress) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "free_bytes",
     "freed_bytes",
     "place_problem",
+    "removed_bytes",
     "rounded",
     "spaces_for",
     "spaces_of",
@@ -230,25 +231,27 @@ def direct_count(changes: Sequence[Change], free: int) -> int:
     return next((count for count, needed in _made_or_staged(changes) if needed <= free), 0)
 
 
-def free_bytes(path: str) -> int:
-    """Return the number of bytes that this process may still write to the file system of a directory."""
+def free_bytes(path: str, user: int | None = None) -> int:
+    """Return the number of bytes that a user may still write to the file system of a directory; None: this process."""
     status = os.statvfs(path)
     # Root may use the reserved blocks.
-    blocks = status.f_bfree if os.geteuid() == SUPERUSER else status.f_bavail
+    blocks = status.f_bfree if (os.geteuid() if user is None else user) == SUPERUSER else status.f_bavail
     return blocks * status.f_frsize
 
 
 def freed_bytes(change: Change) -> int:
     """Return the number of bytes that a change frees for certain once it is made."""
+    allocated = 0 if change.before is None else removed_bytes(change.path)
+    return max(0, allocated - rounded(change.size_bytes or 0)) if change.kind == "cut" else allocated
+
+
+def removed_bytes(path: str) -> int:
+    """Return the number of bytes that deleting a file frees: none if it is gone, or if another hard link keeps them."""
     try:
-        status = os.lstat(change.path)
+        status = os.lstat(path)
     except OSError:
         return 0
-    # Another hard link keeps the blocks.
-    if change.before is None or status.st_nlink > 1:
-        return 0
-    allocated = status.st_blocks * STAT_BLOCK_BYTES
-    return max(0, allocated - rounded(change.size_bytes or 0)) if change.kind == "cut" else allocated
+    return status.st_blocks * STAT_BLOCK_BYTES if status.st_nlink == 1 else 0
 
 
 def existing_directory(path: str) -> str:

@@ -61,7 +61,7 @@ def kafka(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _free_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(free_command, "free_bytes", lambda path: FREE)
+    monkeypatch.setattr(free_command, "free_bytes", lambda path, user: FREE)
 
 
 def run(kafka: Path, more_bytes: int, *options: str, now: str = NOW) -> Result:
