@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 from rich.cells import cell_len
 from rich.text import Text
 
-from kafkalog_cli.command import ExitStatus
 from kafkalog_cli.render.cells import NONE, safe_text
 from kafkalog_cli.render.grid import TableColumn, more_line, sentence_column, table_lines
-from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, sentence_texts
+from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, sentence_texts, status_line
 from kafkalog_core.ops.repair.assumptions import grouped
 from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
@@ -252,9 +251,4 @@ class AnswerTable(SummaryTable[Item]):
 
     def last_line(self, summary: Mapping[str, object]) -> Text:
         """Return the exit status, and whether something is missing above."""
-        text = f"exit status {summary.get('exit_status')}"
-        if summary.get("interrupted"):
-            return Text(f"interrupted: only what was read by then is above | {text}", "bold yellow")
-        if summary.get("exit_status") == ExitStatus.REFUSED:
-            return Text(f"not everything could be read | {text}", "bold yellow")
-        return Text(text, "dim")
+        return status_line(summary, "only what was read by then is above")

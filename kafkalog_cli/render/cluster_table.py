@@ -15,7 +15,7 @@ from kafkalog_cli.render.grid import (
     time_column,
     word_column,
 )
-from kafkalog_cli.render.summary import SummaryTable, closed, sentence_texts
+from kafkalog_cli.render.summary import SummaryTable, closed, sentence_texts, status_line
 from kafkalog_core.command_lines import shell_line
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
@@ -229,8 +229,8 @@ class ClusterTable(SummaryTable["ClusterFound"]):
         return [Text(), *(line for note in self._found.notes for line in sentence_texts(note, self.width, "dim"))]
 
     def last_line(self, summary: Mapping[str, object]) -> Text:
-        """Return the exit status."""
-        return Text(f"exit status {summary.get('exit_status')}", "dim")
+        """Return the exit status, and whether something is missing above."""
+        return status_line(summary)
 
     # --- parts --------------------------------------------------------------------------------------------------------
     def _node_lines(self, found: ClusterFound) -> list[Text]:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafkalog_cli.command import ExitStatus
 from kafkalog_cli.render.cells import number, plain
 from kafkalog_cli.render.grid import TableColumn, count_column, table_lines
-from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, sentence_texts
+from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, sentence_texts, status_line
 from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
@@ -122,12 +121,7 @@ class DiffTable(SummaryTable["DiffFound"]):
 
     def last_line(self, summary: Mapping[str, object]) -> Text:
         """Return the exit status, and whether something is missing above."""
-        text = f"exit status {summary.get('exit_status')}"
-        if summary.get("interrupted"):
-            return Text(f"interrupted: nothing was finished | {text}", "bold yellow")
-        if summary.get("exit_status") == ExitStatus.REFUSED:
-            return Text(f"not everything could be read | {text}", "bold yellow")
-        return Text(text, "dim")
+        return status_line(summary)
 
 
 def _answer(found: DiffFound) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from rich.text import Text
 
+from kafkalog_cli.command import ExitStatus
 from kafkalog_cli.render.cells import plain, safe_text
 from kafkalog_cli.render.grid import more_line, open_console
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, summary_sentence, verdict
@@ -203,6 +204,16 @@ class SummaryTable(ABC, Generic[Item]):
     def show(self, lines: Sequence[Text]) -> None:
         """Print lines."""
         self.console.print(*lines, sep="\n", soft_wrap=True)
+
+
+def status_line(summary: Mapping[str, object], interrupted: str = "nothing was finished") -> Text:
+    """Return the exit status, and whether something is missing above; `interrupted`: what is, after an interrupt."""
+    text = f"exit status {summary.get('exit_status')}"
+    if summary.get("interrupted"):
+        return Text(f"interrupted: {interrupted} | {text}", "bold yellow")
+    if summary.get("exit_status") == ExitStatus.REFUSED:
+        return Text(f"not everything could be read | {text}", "bold yellow")
+    return Text(text, "dim")
 
 
 def last_lines(text: Text, console: Console) -> list[Text]:

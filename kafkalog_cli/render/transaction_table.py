@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafkalog_cli.command import ExitStatus
 from kafkalog_cli.render.cells import NONE, number, plain, safe_text, span, time_cell
 from kafkalog_cli.render.grid import (
     TableColumn,
@@ -18,7 +17,15 @@ from kafkalog_cli.render.grid import (
     time_column,
     word_column,
 )
-from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, sentence_texts, wrapped_texts
+from kafkalog_cli.render.summary import (
+    INDENT,
+    SummaryTable,
+    closed,
+    command_text,
+    sentence_texts,
+    status_line,
+    wrapped_texts,
+)
 from kafkalog_core.ops.transactions.judgement import KINDS, OPEN_KINDS
 from kafkalog_core.text import count_of, duration
 
@@ -147,12 +154,7 @@ class TransactionTable(SummaryTable["TransactionsFound"]):
 
     def last_line(self, summary: Mapping[str, object]) -> Text:
         """Return the exit status, and whether something is missing above."""
-        text = f"exit status {summary.get('exit_status')}"
-        if summary.get("interrupted"):
-            return Text(f"interrupted: nothing was finished | {text}", "bold yellow")
-        if summary.get("exit_status") == ExitStatus.REFUSED:
-            return Text(f"not everything could be read | {text}", "bold yellow")
-        return Text(text, "dim")
+        return status_line(summary)
 
     # --- partitions ---------------------------------------------------------------------------------------------------
     def _place(self, row: Mapping[str, object]) -> str:

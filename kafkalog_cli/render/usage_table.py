@@ -9,7 +9,7 @@ from rich.text import Text
 from kafkalog_cli.render.answer import rule_lines
 from kafkalog_cli.render.cells import NONE, human_bytes, number, plain, time_cell
 from kafkalog_cli.render.grid import TableColumn, count_column, draws_blocks, size_column, table_lines
-from kafkalog_cli.render.summary import INDENT, SummaryTable, command_text, sentence_texts
+from kafkalog_cli.render.summary import INDENT, SummaryTable, command_text, sentence_texts, status_line
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.ops.repair.assumptions import grouped
 from kafkalog_core.ops.usage.disk_items import LEFTOVERS
@@ -134,8 +134,8 @@ class UsageTable(SummaryTable["DirUsage"]):
         return [Text(), *lines] if lines else []
 
     def last_line(self, summary: Mapping[str, object]) -> Text:
-        """Return the exit status."""
-        return Text(f"exit status {summary.get('exit_status')}", "dim")
+        """Return the exit status, and whether something is missing above."""
+        return status_line(summary)
 
     def _name_of(self, found: DirUsage) -> str:
         return f"all of {plain(found.path)}" if len(self._found) > 1 else "all"
