@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
@@ -47,9 +48,9 @@ class _ChangeTable(SummaryTable["RowChunk | ChangeBasis"]):
                 self._count += 1
                 self.take(row)
 
+    @abstractmethod
     def take(self, row: Mapping[str, object]) -> None:
         """Keep a change, or count it."""
-        raise NotImplementedError
 
     def notes(self) -> list[Text]:
         """Return what the answer depends on."""
