@@ -15,6 +15,7 @@ import os
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.findings import Finding
@@ -156,7 +157,7 @@ def plan_free(request: PlanRequest, stage: Stage, progress: Progress) -> PlanRep
             findings.append(each)
         elif each.question.view.partition.name.state is DirectoryState.CURRENT:
             logs.append(_log_of(each, topics, consumed))
-    _check_topics(topics, logs)
+    _check_topics(topics, logs, target.root)
     notes += [_take(step, logs, goal, consumed) for step in _LOG_STEPS]
     changed = [each for each in logs if each.taken]
     forecasts = [_of_taken(each) for each in changed]
@@ -267,7 +268,7 @@ def _log_of(each: Forecast, topics: Sequence[str], consumed: Consumed) -> _Log:
     return _Log(forecast=each, limits=limits, files=files)
 
 
-def _check_topics(topics: Sequence[str], logs: Sequence[_Log]) -> None:
+def _check_topics(topics: Sequence[str], logs: Sequence[_Log], log_dir: str) -> None:
     """Raise SelectionError for a topic that is not here, RefusedError for one that must not lose its oldest records."""
     for topic in topics:
         of_topic = [each.forecast.question for each in logs if each.view.topic == topic]
@@ -276,7 +277,7 @@ def _check_topics(topics: Sequence[str], logs: Sequence[_Log]) -> None:
         if not of_topic:
             raise SelectionError(f"--topic {topic}: no partition of this topic is here, or none that can be read")
         if "compact" in of_topic[0].topic.cleanup_policy:
-            clean = WayOut("clean it instead", f"kafkalog compact --topic {topic} {of_topic[0].view.path}")
+            clean = WayOut("clean it instead", shell_line(["kafkalog", "compact", "--topic", topic, log_dir]))
             reason = f"--topic {topic}: it is compacted, so an old record may be the latest one of its key"
             raise RefusedError(Refusal(reason, (clean,)))
         if of_topic[0].topic.remote_storage_enable:
