@@ -13,6 +13,7 @@ from kafkalog_core.kafka.sim.logdir.leader_epochs import read_epoch_file
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.ops.cluster.losses import measure_losses
 from kafkalog_core.ops.truncate.as_broker import truncate_as_broker
+from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, replace
 
@@ -227,16 +228,12 @@ def _cuts(partition: Partition, facts: PartitionFacts, result: LoadResult) -> It
     if removed:
         yield [*shorter[max(0, apart) :], *removed]
     if result.moved:  # what replaces segments may lack records of theirs
-        completion = truncate_as_broker(partition, facts, _ignore).completion
+        completion = truncate_as_broker(partition, facts, NO_PROGRESS.advance).completion
         yield from ([cut] for cut in (() if completion is None else completion.lost))
 
 
 def _is_shorter(each: LoadedSegment) -> bool:
     return each.segment is not None and each.segment.log is not None and each.lost_bytes > 0
-
-
-def _ignore(_: int) -> None:
-    """Ignore the bytes that are read."""
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from kafkalog_core.findings.kinds import MOVE_DIRECTORY
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.copies.compare import ReplicaTask, compare
 from kafkalog_core.ops.copies.verdict import places_of
+from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of
@@ -61,7 +62,7 @@ def with_copy_to_move(finding: Finding, log_dirs: Iterable[str]) -> Finding:
         places=tuple(copies),
         max_batch_bytes=MAX_BATCH_BYTES,
     )
-    compared = compare(task, _ignore)
+    compared = compare(task, NO_PROGRESS.advance)
     keep = compared.replica.get("keep")
     others = [row for row in compared.copies if row["path"] != keep]
     if keep is not None and len(others) == 1 and not others[0]["only_here"]:
@@ -75,7 +76,3 @@ def with_copy_to_move(finding: Finding, log_dirs: Iterable[str]) -> Finding:
             next_step=MOVE_DIRECTORY,
         )
     return replace(undecided, message=f"{finding.message} {compared.replica['reason']}")
-
-
-def _ignore(_: int) -> None:
-    """Ignore the bytes that are read: nothing is planned with them."""

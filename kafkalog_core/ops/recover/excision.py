@@ -23,6 +23,7 @@ from kafkalog_core.ops.recover.excised import ExcisedPlace, is_lost_marker, loss
 from kafkalog_core.ops.recover.places import BadBatch, find_places
 from kafkalog_core.ops.recover.replacements import choices
 from kafkalog_core.ops.repair.loss import measure_loss
+from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.listing import Listing
 from kafkalog_core.storage.partition import partition_of
 from kafkalog_core.storage.planned import Patch, PlannedFiles, patched, planned_files
@@ -159,15 +160,11 @@ class Excision(Struct, frozen=True, kw_only=True):
             yield self.planned
 
 
-def _ignore(_: int) -> None:
-    """Ignore the bytes that are read."""
-
-
 def excise(
     partition: Partition,
     facts: PartitionFacts,
     places: Sequence[DamagedPlace],
-    advance: Callable[[int], None] = _ignore,
+    advance: Callable[[int], None] = NO_PROGRESS.advance,
     *,
     transaction_logs: Sequence[str] = (),
 ) -> Excision:
@@ -213,7 +210,7 @@ def excise_all(
     """
 
     def excised(places: Sequence[DamagedPlace]) -> tuple[Excision, RefusedBatch | None]:
-        work = _Excising(partition, facts, places, _ignore, transaction_logs, start)
+        work = _Excising(partition, facts, places, NO_PROGRESS.advance, transaction_logs, start)
         return work.result(), work.refused
 
     found, refused = first, _ = excised(places)
@@ -223,7 +220,7 @@ def excise_all(
         if refused.position in known or sum(map(len, chosen.values())) == _MOST_REFUSED:
             return first
         known[refused.position] = BadBatch("refused", "stops-broker", refused.detail, "stops")
-        found, refused = excised(find_places(partition, facts, _ignore, chosen=chosen))
+        found, refused = excised(find_places(partition, facts, NO_PROGRESS.advance, chosen=chosen))
     return found
 
 

@@ -36,6 +36,7 @@ from kafkalog_core.ops.truncate.as_broker import hold_all, holds_all, stage_comp
 from kafkalog_core.ops.truncate.truncate import cuts_of, what_is_deleted
 from kafkalog_core.ops.truncate.truncation import companion_files, stage_truncation, truncate_at_damage
 from kafkalog_core.ops.verify.txn_index import check_snapshot
+from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, field, replace
 
@@ -190,7 +191,7 @@ class _Work:
         for _ in range(_MOST_ROUNDS):
             partition = self._partition()
             self._reindex = self._new_reindex(as_broker=False)
-            broker = truncate_as_broker(partition, self._facts, _ignore, follow=self._reindex.follow)
+            broker = truncate_as_broker(partition, self._facts, NO_PROGRESS.advance, follow=self._reindex.follow)
             completion = broker.completion
             if completion is None:
                 if self._gives_up_what_stops(broker):
@@ -327,7 +328,7 @@ class _Work:
     def _excise(self) -> PartitionLoad | None:
         """Excise the damaged places; return the start on the new log, as of `_start_on`; None: it was not simulated."""
         partition = self._partition()
-        places = find_places(partition, self._facts, _ignore)
+        places = find_places(partition, self._facts, NO_PROGRESS.advance)
         self._done.is_damaged = any(not place.is_tail for place in places)
         # raft refuses batches without records (RecordsBatchReader): its log ends where a broker truncates it.
         if partition.topic == METADATA_TOPIC:
@@ -356,7 +357,7 @@ class _Work:
 
     def _refetch(self) -> None:
         partition = self._partition()
-        truncation = truncate_at_damage(partition, _ignore)
+        truncation = truncate_at_damage(partition, NO_PROGRESS.advance)
         if truncation is None or truncation.is_empty:
             return
         self._done.is_damaged = True
@@ -386,7 +387,10 @@ class _Work:
         for number in range(is_followed, _MOST_ROUNDS + 1):
             reindex = self._new_reindex(as_broker=True)
             broker = truncate_as_broker(
-                self._partition(), _as_unclean(self._facts), _ignore, follow=None if number else reindex.follow
+                self._partition(),
+                _as_unclean(self._facts),
+                NO_PROGRESS.advance,
+                follow=None if number else reindex.follow,
             )
             if broker.truncation is None and (number or broker.refusal is None):
                 if not number:
@@ -437,7 +441,7 @@ class _Work:
             as_broker=as_broker,
             max_batch_bytes=MAX_BATCH_BYTES,
         )
-        return PartitionReindex(task, _ignore, self._stage.spooled)
+        return PartitionReindex(task, NO_PROGRESS.advance, self._stage.spooled)
 
     def _take(self, reindex: PartitionReindex) -> None:
         self._add([*reindex.steps()], reindex.report)
@@ -474,10 +478,6 @@ def _reads_all(result: LoadResult) -> bool:
 def _as_unclean(facts: PartitionFacts) -> PartitionFacts:
     """Return the facts of a start that recovers the whole log."""
     return replace(facts, context=replace(facts.context, is_clean=False, recovery_point=None))
-
-
-def _ignore(_: int) -> None:
-    """Ignore the bytes that are read: the progress counts a partition once."""
 
 
 def start_problems(

@@ -19,6 +19,7 @@ from kafkalog_core.ops.truncate.truncation import (
     epochs_after,
     truncate_at_damage,
 )
+from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.planned import FileSlice, Pieces
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Source
@@ -140,7 +141,7 @@ def _stopped(partition: Partition, problem: LoadProblem) -> Finding:
 
 def _is_damaged_up_to(partition: Partition, path: str, position: int) -> bool:
     """Return whether a truncation at the first damage ends a log at or before a byte."""
-    truncation = truncate_at_damage(partition, _ignore)
+    truncation = truncate_at_damage(partition, NO_PROGRESS.advance)
     if truncation is None or truncation.is_empty:
         return False
     segments = [each for each in partition.segments if each.log is not None]
@@ -148,10 +149,6 @@ def _is_damaged_up_to(partition: Partition, path: str, position: int) -> bool:
     shorter = {each.segment.base_offset: each.size_bytes for each in truncation.segments}
     first = min([*shorter, *(each.base_offset for each in truncation.removed)])
     return first < base or (first == base and shorter.get(base, 0) <= position)
-
-
-def _ignore(_: int) -> None:
-    """Ignore the bytes that are read."""
 
 
 def _shorter(loaded: LoadedSegment, segment: Segment) -> SegmentTruncation:

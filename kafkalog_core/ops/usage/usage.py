@@ -16,7 +16,7 @@ from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, read_view
 from kafkalog_core.ops.retain.retain import RetainRequest, retained_of
 from kafkalog_core.ops.usage.disk_items import DiskItem, ItemKind, Seen, disk_items
-from kafkalog_core.progress import NO_PROGRESS, Progress
+from kafkalog_core.progress import NO_PROGRESS, Advance, Progress
 from kafkalog_core.storage.access import code_of_dir_error, open_error
 from kafkalog_core.storage.changing.space import free_bytes
 from kafkalog_core.structs import Struct, field, replace
@@ -259,17 +259,7 @@ def usage_elsewhere(
     root: str, targets: tuple[Target, ...], request: UsageRequest, advance: Callable[[int], None]
 ) -> DirUsage:
     """Return what is in one log directory: the work of another process."""
-    return _usage_of(root, targets, request, _Advancing(advance), set())
-
-
-class _Advancing:
-    """The progress of a worker, which counts no expected bytes."""
-
-    def __init__(self, advance: Callable[[int], None]) -> None:
-        self.advance = advance
-
-    def expect(self, size_bytes: int) -> None:
-        """Ignore bytes to be read."""
+    return _usage_of(root, targets, request, Advance(advance), set())
 
 
 def _by_directory(targets: Sequence[Target]) -> dict[str, tuple[Target, ...]]:
