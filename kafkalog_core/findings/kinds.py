@@ -16,6 +16,7 @@ __all__ = [
     "DENIED",
     "DUMP_BATCHES",
     "DUMP_RECORDS",
+    "LEFT_BY_RECOVER",
     "MARK_OF_ALL",
     "MOVE_DIRECTORY",
     "MOVE_FILE",
@@ -54,6 +55,12 @@ REPAIRED: Final = (
     "in sync. To read them before: kafkalog dump --records --resync."
 )
 """The cure of damage in a log."""
+
+LEFT_BY_RECOVER: Final = (
+    "Recover leaves this place as it is. To read the records after it: kafkalog dump --records --resync. To end the "
+    "log before it: kafkalog truncate --as-broker."
+)
+"""The same in a plan of recover, which does not repair it."""
 
 
 class Variant(NamedTuple):

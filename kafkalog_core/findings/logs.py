@@ -22,11 +22,10 @@ from kafkalog_core.findings.kinds import (
 __all__ = [
     "DAMAGE_CODES",
     "DAMAGE_REASONS",
-    "FIRST_OFFSET_BACK",
-    "LATER_RELEASE",
     "LOGS",
     "LOG_DAMAGE",
     "OF_ONE_BATCH",
+    "STARTS_LATER",
     "ZERO_TAIL",
     "LogDamageType",
 ]
@@ -246,8 +245,8 @@ LOG_DAMAGE: Final = {
 }
 
 ZERO_TAIL: Final = "log.zero-tail"
-LATER_RELEASE: Final = "log.needs-later-release"
-FIRST_OFFSET_BACK: Final = "log.first-offset-back"
+STARTS_LATER: Final = {"old-release": "log.needs-later-release", "first-offset": "log.first-offset-back"}
+"""The finding of each problem of a start (`LoadProblem.kind`) that a later release does not have."""
 
 DAMAGE_CODES: Final = {reason: damage.code for reason, damage in LOG_DAMAGE.items()}
 """The code of every reason of `LOG_DAMAGE`; zeros up to the end of a file are `ZERO_TAIL`."""
@@ -463,7 +462,7 @@ _ENDS: Final = {
         "checksum (LogSegment.readNextOffset).",
         next_step=RECOVER,
     ),
-    LATER_RELEASE: FindingType(
+    STARTS_LATER["old-release"]: FindingType(
         "error",
         "The next start reads the batch at byte {position} to rebuild the producer state. It is a control batch whose "
         "record the log cleaner has removed. Nothing is damaged.",
@@ -476,7 +475,7 @@ _ENDS: Final = {
         "before 2.0 ask each control batch for its first record (ProducerAppendInfo.append).",
         next_step="kafkalog checkpoint {above} --mark-clean --apply",
     ),
-    FIRST_OFFSET_BACK: FindingType(
+    STARTS_LATER["first-offset"]: FindingType(
         "error",
         "The compressed message at byte {position} begins with an offset that the message before it has too: "
         "{problem}.",

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 from kafkalog_core.command_lines import CommandLine, current_directory
 from kafkalog_core.errors import FieldError
-from kafkalog_core.findings.kinds import AS_BROKER, RECOVERS
+from kafkalog_core.findings.kinds import AS_BROKER, LEFT_BY_RECOVER, RECOVERS, REPAIRED
 from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
 from kafkalog_core.ops.repair.apply import journal_stage
 from kafkalog_core.ops.repair.context import target_dir
@@ -116,7 +116,8 @@ def _with_ways(command: str, report: PlanReport, request: PlanRequest) -> PlanRe
 def _beyond_recover(finding: Finding) -> Finding:
     if finding.next_step not in RECOVERS:
         return finding
-    return replace(finding, next_step=AS_BROKER if finding.code.startswith(_IN_LOGS) else None)
+    cure = None if finding.cure is None else finding.cure.replace(REPAIRED, LEFT_BY_RECOVER)
+    return replace(finding, cure=cure, next_step=AS_BROKER if finding.code.startswith(_IN_LOGS) else None)
 
 
 def plan_to_apply(

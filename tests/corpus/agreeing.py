@@ -13,7 +13,7 @@ from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.findings.catalog import SHOWN
-from kafkalog_core.findings.logs import DAMAGE_REASONS, FIRST_OFFSET_BACK, LATER_RELEASE
+from kafkalog_core.findings.logs import DAMAGE_REASONS, STARTS_LATER
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.dump.dump import dump
@@ -232,7 +232,7 @@ def _damage_rows(directory: Path) -> tuple[dict[tuple[str, int], str], set[str]]
     return shown, ends.keys() - goes_back
 
 
-_STOPS: Final = frozenset({"truncate.broker-stops", LATER_RELEASE, FIRST_OFFSET_BACK})
+_STOPS: Final = frozenset({"truncate.broker-stops", *STARTS_LATER.values()})
 _UNKNOWN: Final = frozenset({"truncate.not-foreseen", "truncate.split-first"})
 _OUT_OF_ORDER: Final = ("offset-order", -1)
 _SEEN_AT_START: Final = frozenset(

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
+from kafkalog_core.findings.logs import STARTS_LATER
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, parse_file_name, segment_file_name
 from kafkalog_core.kafka.sim.logdir.leader_epochs import read_epoch_file
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
@@ -41,9 +41,7 @@ _LOST_BEFORE: Final = frozenset({"high-watermark.beyond-end", "high-watermark.ma
 _HOLES: Final = frozenset({"segment.gap", "batch.gaps", _UNLISTED, *_LOST_BEFORE})
 """Warnings about records that are missing, or are served though they were aborted: nobody reports that after the start.
 """
-_OF_THE_START: Final = frozenset(
-    {"log.stops-broker", "log.end-unreadable", "log.end-hidden", LATER_RELEASE, FIRST_OFFSET_BACK}
-)
+_OF_THE_START: Final = frozenset({"log.stops-broker", "log.end-unreadable", "log.end-hidden", *STARTS_LATER.values()})
 """Findings that are themselves about the start."""
 _EPOCHS: Final = fixed_file_name(FileKind.LEADER_EPOCH)
 

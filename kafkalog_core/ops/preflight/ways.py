@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.findings.kinds import RECOVERS
+from kafkalog_core.findings.logs import STARTS_LATER
 from kafkalog_core.ops.repair.context import recovery_words
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Ways"]
 
-_OF_RELEASES: Final = frozenset({"old-release", "first-offset"})
-"""Why a load ends at a log that is not damaged: releases since 2.0 start on it."""
 _MOST_OTHERS: Final = 3
 
 
@@ -45,7 +44,7 @@ class Ways:
     def of_partition(self, start: PartitionStart) -> str | None:
         """Return the command that avoids what a start does to a partition; None: there is none, or none is needed."""
         problem = None if start.result is None else start.result.problem
-        if problem is not None and problem.kind in _OF_RELEASES:
+        if problem is not None and problem.kind in STARTS_LATER:
             return self._compat
         is_repaired = any(finding.next_step in RECOVERS for finding in start.silent)
         is_harmed = start.cut is not None or start.fate in {"refused", "unknown"} or start.hidden_offsets

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.findings.catalog import Sink
+from kafkalog_core.findings.logs import STARTS_LATER
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState, parse_file_name
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
@@ -64,7 +65,7 @@ truncated where a broker would."""
 
 _MOST_ROUNDS: Final = 4
 """A truncation may bring a start to a place that it did not reach before; each round ends the log earlier."""
-_STOPPED: Final = frozenset({"truncate.broker-stops", "truncate.broker-offline"})
+_STOPPED: Final = frozenset({"truncate.broker-stops", "truncate.broker-offline", *STARTS_LATER.values()})
 _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
 _LATER_PRODUCER: Final = "snapshot.later-producer"
 
@@ -507,7 +508,12 @@ def start_problems(
         problem = load.result.problem
         if problem is not None:
             code = "recover.not-started" if problem.is_failure else "recover.not-simulated"
-            sink.add(code, problem.path, problem=problem.sentence.removesuffix("."))
+            sink.add(
+                STARTS_LATER.get(problem.kind, code),
+                problem.path,
+                position=problem.position,
+                problem=problem.sentence.removesuffix("."),
+            )
             break
         if load.result.lost_bytes:
             sink.add("recover.truncated-again", path, size_bytes=load.result.lost_bytes)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.engine.pool import run_all
 from kafkalog_core.engine.spool import temporary_directory
 from kafkalog_core.engine.targets import LogDirTarget
+from kafkalog_core.findings.logs import STARTS_LATER
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.start.disk import effect_of
@@ -140,7 +141,7 @@ class _Planner:
                     *(finding for finding in outside if effect_of(finding, rules) is None),
                 )
             ),
-            refusals=_distinct((*refusals, *problems)),
+            refusals=_distinct((*_not_of_releases(refusals, problems), *problems)),
             losses=losses,
             settings=distinct_settings(self._used) if tasks else (),
             release=self._context.guess if tasks else None,
@@ -396,6 +397,12 @@ def _counted(losses: Sequence[Loss]) -> str:
     if not total and not least:  # a damaged batch may have held records: nobody can count them
         return f"no record of {places} that can be read"
     return f"{least}{total:,} record{'' if total == 1 else 's'} of {places}"
+
+
+def _not_of_releases(refusals: Iterable[Finding], problems: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the refusals of files that are not damaged for each release: of the others, the problem says it all."""
+    paths = {problem.path for problem in problems if problem.code in STARTS_LATER.values()}
+    return (each for each in refusals if each.path not in paths)
 
 
 def _distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
 from kafkalog_core.findings.kinds import AT_OFFSET, VERIFY
-from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
+from kafkalog_core.findings.logs import STARTS_LATER
 from kafkalog_core.findings.plans import BEFORE_PLACE, IN_FILE
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
 from kafkalog_core.kafka.sim.start.candidates import recovers_v07
@@ -44,8 +44,7 @@ __all__ = ["BrokerTruncation", "SwapCompletion", "hold_all", "holds_all", "stage
 _CODES: Final = {
     "fatal": "truncate.broker-stops",
     "offline": "truncate.broker-offline",
-    "first-offset": FIRST_OFFSET_BACK,
-    "old-release": LATER_RELEASE,
+    **STARTS_LATER,
     "misnamed": "truncate.misnamed",
     "split": "truncate.split-first",
     "unknown": "truncate.not-foreseen",

@@ -16,7 +16,7 @@ from kafkalog_core.findings import FINDING_TYPES, for_rules, found
 from kafkalog_core.findings.broker_actions import DOES_NOT_START
 from kafkalog_core.findings.kinds import RECOVERS
 from kafkalog_core.findings.logdirs import EMPTY_STRAY
-from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
+from kafkalog_core.findings.logs import STARTS_LATER
 from kafkalog_core.format.checkpoint import CheckpointOffset
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import (
@@ -309,9 +309,8 @@ class LogDirs:
         problem = starts.problem
         if problem is None or problem.kind not in STOPS or _is_reported(problem, findings):
             return
-        codes = {"old-release": LATER_RELEASE, "first-offset": FIRST_OFFSET_BACK}
         finding = found(
-            codes.get(problem.kind, "log.stops-broker"),
+            STARTS_LATER.get(problem.kind, "log.stops-broker"),
             problem.path,
             topic=place.name.topic,
             partition=place.name.partition,

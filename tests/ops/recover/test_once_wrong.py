@@ -13,12 +13,15 @@ from typing import Final
 import crc32c
 import pytest
 
+from kafkalog_core.ops.planners import make_plan
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest
 from tests.support import build
 from tests.support.corpus.brought_back import readable
 from tests.support.excising import batch_of, places_of, read_offsets, write, write_batches
 from tests.support.recover_plans import plan, recover
 from tests.support.repairs import snapshot, undo_all
-from tests.support.truncating import MARK, RECOVERY, started
+from tests.support.truncating import MARK, NOW_MS, RECOVERY, started
 
 FIELD: Final = Path(__file__).parents[3] / "fixtures" / "field"
 
@@ -306,3 +309,18 @@ def test_messages_that_nothing_opens_keep_no_broker_from_starting(tmp_path: Path
     assert (root / MARK).exists()
     undo_all(root)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def test_a_log_on_which_only_a_later_release_starts_is_not_led_in_circles(tmp_path: Path) -> None:
+    """Field c17: 0.10 does not start and 2.0 does; recover sent to truncate, and its own finding back to recover."""
+    with tarfile.open(FIELD / "c17-overlapping-wrappers.tgz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    target = target_dir([str(tmp_path / "c17-overlapping-wrappers")])
+    report = make_plan("recover", PlanRequest(target=target, options={}, now_ms=NOW_MS)).plan.report
+    assert report.verdict is not None
+    assert report.verdict.startswith("by itself the broker does not start, because of music-20;")
+    (left,) = report.refusals
+    assert left.code == "log.first-offset-back"
+    assert (left.next_command or "").endswith("/music-20 --kafka 2.0")
+    left_as_it_is = [finding.cure or "" for finding in (*report.findings, *report.refusals)]
+    assert not [cure for cure in left_as_it_is if "kafkalog recover" in cure]
