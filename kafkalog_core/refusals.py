@@ -56,6 +56,15 @@ class Refusal(Struct, frozen=True):
         lines = (way.command or way.options for way in self.ways)
         return tuple(line for line in lines if line is not None)
 
+    @property
+    def steps(self) -> tuple[tuple[str, str | None], ...]:
+        """The same in lines, each with the command that follows it: several ways have a line each."""
+        ways = [(way.purpose, way.command or way.options) for way in self.ways]
+        if len(self.commands) < 2:
+            return ((self.headline, next(iter(self.commands), None)),)
+        ends = [(f"{_capital(purpose)}{'.' if line is None else ':'}", line) for purpose, line in ways]
+        return ((self._closed, None), *ends)
+
     def __str__(self) -> str:
         if not self.ways:
             return self.reason

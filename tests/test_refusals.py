@@ -75,6 +75,13 @@ def test_the_lines_of_a_refusal() -> None:
     ways = (WayOut("wait"), WayOut("name it", "kafkalog dump 'a b'"), WayOut("state it", options="--kafka VERSION"))
     refusal = Refusal("it is unknown", ways)
     assert refusal.headline == "it is unknown. Wait, name it, or state it:"
+    assert refusal.steps == (
+        ("it is unknown.", None),
+        ("Wait.", None),
+        ("Name it:", "kafkalog dump 'a b'"),
+        ("State it:", "--kafka VERSION"),
+    )
+    assert Refusal("it is unknown", ways[:2]).steps == (("it is unknown. Wait, or name it:", "kafkalog dump 'a b'"),)
     assert str(refusal) == "it is unknown. Wait; or name it: kafkalog dump 'a b'; or state it: --kafka VERSION"
     whole = refusal.completed(lambda options: f"kafkalog roll d {options}")
     assert error_lines(RefusedError(whole, path="x\ny")) == [

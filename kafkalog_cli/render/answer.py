@@ -94,8 +94,10 @@ def answer_lines(answer: Answer, width: int) -> list[Text]:
     """Return the lines of verdict, commands, rows and rest."""
     lines = sentence_texts(closed(answer.verdict), width, answer.style)
     for refusal in answer.refusals:
-        lines += sentence_texts(f"{INDENT}- {refusal.headline}", width, "red")
-        lines += [Text(f"{INDENT * 2}{command}", "bold") for command in map(command_text, refusal.commands)]
+        for number, (text, command) in enumerate(refusal.steps):
+            lines += sentence_texts(f"{INDENT * 2 if number else f'{INDENT}- '}{text}", width, "red")
+            if command is not None:
+                lines.append(Text(f"{INDENT * (3 if number else 2)}{command_text(command)}", "bold"))
     for sentence in answer.below:
         lines += sentence_texts(f"{INDENT}{sentence}", width)
     lines += [Text(f"{INDENT}{command}", "bold") for command in map(command_text, answer.commands)]

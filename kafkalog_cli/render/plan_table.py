@@ -189,7 +189,7 @@ class PlanTable(SummaryTable[PlanRows]):
             lines=lines,
             rest=_sound_files(sheet),
             # Of a recovery, losses are what the reader has to decide about
-            first=() if sheet.verdict is None else tuple(self._losses(sheet)),
+            first=() if sheet.verdict is None else tuple(self._losses_first(sheet)),
         )
 
     def _details(self, sheet: PlanRows) -> list[Text]:
@@ -200,6 +200,18 @@ class PlanTable(SummaryTable[PlanRows]):
             lines += self._table(_DETAILS[chunk.table.name], rows, noun, count=chunk.count)
         lines += self._losses(sheet) if sheet.verdict is None else []
         return lines + self._table(_CHANGES, [_named(row, sheet) for row in sheet.changes], "change")
+
+    def _losses_first(self, sheet: PlanRows) -> list[Text]:
+        """Return the table of losses, then their time span and what to do about them, each sentence once."""
+        sentences = [str(row["cure"]) for row in sheet.losses if row.get("cure")]
+        timed = [row for row in sheet.losses if row.get("max_timestamp_ms") is not None]
+        if timed:
+            firsts = [number(row, "first_timestamp_ms") for row in timed if row.get("first_timestamp_ms") is not None]
+            lasts = [number(row, "max_timestamp_ms") for row in timed]
+            span_text = f"{time_cell(min(firsts, default=None))} to {time_cell(max(lasts))}"
+            sentences.insert(0, f"Timestamps of what is lost: {span_text}.")
+        texts = (sentence_texts(each, self.width, "red") for each in dict.fromkeys(sentences))
+        return [*self._losses(sheet), *(line for lines in texts for line in lines)]
 
     def _losses(self, sheet: PlanRows) -> list[Text]:
         return self._table(_LOSSES, [_named(row, sheet) for row in sheet.losses], "loss")
@@ -333,7 +345,7 @@ def _lines_of(sheet: PlanRows) -> Iterator[PartitionLine]:
             _acts_on(changes, str(sheet.plan["command"])),
             NONE if not freed else f"{'frees' if freed > 0 else 'adds'} {human_bytes(abs(freed))}",
             why=_whys(changes),
-            note=" ".join(map(_loss_sentence, lost)),
+            note="" if sheet.verdict is not None else " ".join(map(_loss_sentence, lost)),
             style="bold red" if lost else "",
         )
 

@@ -122,7 +122,7 @@ def test_a_refused_plan_is_explained_once(log_dir: Path, tmp_path: Path) -> None
     assert text.exit_code == REFUSED
     assert text.stderr == "kafkalog: refused, as the result shows; nothing has been changed\n"
     lines = text.stdout.splitlines()
-    shown = [line.strip() for line in lines if line.startswith("        kafkalog ")]
+    shown = [line.strip() for line in lines if line.startswith("            kafkalog ")]
     options = ("--config FILE", "--topic-config orders:cleanup.policy=delete", "--assume-defaults")
     assert len(shown) == len(options)
     for line, option in zip(shown, options, strict=True):
