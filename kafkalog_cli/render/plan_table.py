@@ -260,7 +260,8 @@ def _verdict(sheet: PlanRows) -> str:
     freed = _freed_bytes(sheet.changes)
     if command in _FREEING and freed > 0:
         text += f", which {'has freed' if is_done else 'would free'} {human_bytes(freed)}"
-    text += _lost(sheet.losses)
+    # The verdict of a recovery counts them: what it deletes, and what is excised because nobody can read it
+    text += _lost(sheet.losses) if command != "recover" else ""
     return f"{text}; it cannot be applied as things are, and nothing has been changed" if state == "refused" else text
 
 

@@ -76,23 +76,27 @@ def election_sentences(rows: Sequence[Row], gone: Collection[int]) -> Iterator[s
     yield f"The replicas of {count_of(len(rows), 'partition')} on {nodes} are gone"
     if counts[_IN_SYNC]:
         yield (
-            f"{counts[_IN_SYNC]} of them have a replica left that is in sync by this log: the controller elects it. A "
+            f"{_of_them(counts[_IN_SYNC])} a replica left that is in sync by this log: the controller elects it. A "
             "broker that was not shut down cleanly is taken out of the ISR first: the controller then elects it as the "
             'last known leader (its log says "using an unclean election"), or leaves the leader -1 until '
             f"{_ELECT} elects it"
         )
     if counts[_OUTDATED]:
         yield (
-            f"{counts[_OUTDATED]} of them have a replica left that is in sync by this log, but no longer by a later "
+            f"{_of_them(counts[_OUTDATED])} a replica left that is in sync by this log, but no longer by a later "
             "one: the controller elects it all the same, and records that were acknowledged since are lost"
         )
     if counts[_OUT_OF_SYNC]:
         yield (
-            f"{counts[_OUT_OF_SYNC]} of them have only replicas that were not in sync: they have no leader until "
+            f"{_of_them(counts[_OUT_OF_SYNC])} only replicas that were not in sync: they have no leader until "
             f"{_ELECT}, which may lose committed records"
         )
     if counts[_NONE]:
-        yield f"{counts[_NONE]} of them have no replica left: they have no leader, and their records are lost"
+        yield f"{_of_them(counts[_NONE])} no replica left: they have no leader, and their records are lost"
 
 
 _ELECT: Final = "kafka-leader-election --election-type UNCLEAN"
+
+
+def _of_them(count: int) -> str:
+    return f"{count:,} of them {'has' if count == 1 else 'have'}"
