@@ -85,7 +85,7 @@ def test_a_replica_that_was_not_in_sync(libs: Path, tmp_path: Path) -> None:
             node.kill()
         outcome, text = rescued(survivor)
         assert outcome == "out-of-sync"
-        assert "1 of them have only replicas that were not in sync" in text
+        assert "1 of them has only replicas that were not in sync" in text
         described(survivor)
         assert leaders(survivor)[LAGS] == -1
         wait_for(lambda: leads_after_asking(survivor), "no leader after an unclean election")
@@ -113,7 +113,7 @@ def test_a_replica_that_was_in_sync_by_an_old_log_alone(libs: Path, tmp_path: Pa
             node.kill()
         outcome, text = rescued(survivor, nodes[4].log_dir)
         assert outcome == "outdated"
-        assert "1 of them have a replica left that is in sync by this log, but no longer by a later one" in text
+        assert "1 of them has a replica left that is in sync by this log, but no longer by a later one" in text
         wait_for(lambda: leads_after_asking(survivor), "no leader")
         send(survivor, "after")
         assert read(survivor, b"after") == [b"both", b"after"]
