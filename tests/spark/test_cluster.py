@@ -101,10 +101,10 @@ def test_an_archive_is_all_that_executors_need(cluster, log_dir, tmp_path):
     venv.create(tmp_path / "bare", symlinks=True)
     archive = tmp_path / "kafkalog.tar.gz"
     packing = run("-m", "kafkalog_cli", "spark", "pack", archive)
-    assert packing.communicate(timeout=120)[1] == ""
+    assert packing.communicate(timeout=900)[1] == ""
     python = str(tmp_path / "bare" / "bin" / "python")
     working = run("-c", WHERE + PROGRAM, cluster.url, archive, log_dir, PYSPARK_PYTHON=python)
-    out, err = working.communicate(timeout=240)
+    out, err = working.communicate(timeout=900)
     assert (err, working.returncode) == ("", 0)
     *places, count = out.splitlines()
     assert int(count) == PARTITIONS * PIECES * RECORDS // 2
@@ -146,7 +146,7 @@ def test_what_is_killed_in_the_middle_of_an_export(cluster, place):
         when_staged(output, 3, exporting, lambda: kill(cluster.pythons()[0].pid))
         when_staged(output, 12, exporting, lambda: kill(cluster.executors()[0].pid))
         when_staged(output, 24, exporting, cluster.kill_worker)
-        out, err = exporting.communicate(timeout=240)
+        out, err = exporting.communicate(timeout=900)
     finally:
         exporting.kill()
     assert (err, exporting.returncode) == ("", 0)
@@ -168,7 +168,7 @@ def test_executors_that_cannot_start(cluster, log_dir, tmp_path):
     cluster.start_workers()
     options = ("--master", cluster.url, "--conf", f"spark.executorEnv.JAVA_HOME={tmp_path}/none")
     exporting = run("-m", "kafkalog_cli", "spark", "export", log_dir, "--to", tmp_path / "out", *options)
-    _, err = exporting.communicate(timeout=240)
+    _, err = exporting.communicate(timeout=900)
     assert "the master removed the application: its executors failed" in err
     assert "Traceback" not in err
     assert exporting.returncode not in (0, None)

@@ -68,7 +68,7 @@ def test_ctrl_c_ends_everything(how, tmp_path):
             assert child.poll() is None
         time.sleep(1)
         os.kill(child.pid, signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=600)
     assert (out[-12:], err, child.returncode) == ("interrupted\n", "", 0)
     assert processes_of(child.pid) == []
     assert list(tmp_path.iterdir()) == []
@@ -80,7 +80,7 @@ def test_ctrl_c_while_spark_starts(tmp_path):
         assert child.stdout.readline() == "begun\n"
         time.sleep(1.5)
         os.kill(child.pid, signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=600)
     assert (out, err, child.returncode) == ("interrupted\n", "", 0)
     deadline = time.monotonic() + 30
     while processes_of(child.pid) and time.monotonic() < deadline:
