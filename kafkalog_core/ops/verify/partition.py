@@ -352,9 +352,9 @@ class PartitionChecker:
             return
         last = partition.segments[-1]
         if len(partition.segments) > 1 and last.snapshot is None:
-            offset, occasion = last.base_offset, "when the last segment was begun"
+            offset, occasion = last.base_offset, "when it begins the last segment"
         elif self._context.is_clean and end_offset > last.base_offset and not self._has_snapshot(end_offset):
-            offset, occasion = end_offset, "at the clean stop"
+            offset, occasion = end_offset, "at a clean stop"
         else:
             return
         path = f"{partition.path}/{segment_file_name(offset, FileKind.SNAPSHOT)}"
