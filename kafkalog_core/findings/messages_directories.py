@@ -85,8 +85,8 @@ DIRECTORIES: Final = (
         "cannot be read.",
         "Does not start.",
         "First check whether the right disks are mounted. Then restore a file from a backup, or write it with the "
-        "cluster.id of another node and the node.id of server.properties: kafkalog recover takes them from --beside "
-        "and --config.",
+        "cluster.id of another node and the node.id of server.properties: kafkalog recover takes them from the "
+        "broker's other log directories and from --config.",
         ("meta",),
         ("kafkalog preflight {log_dir}", "kafkalog recover {log_dir} OTHER_LOG_DIR"),
     ),
