@@ -178,7 +178,8 @@ class PlanTable(SummaryTable[PlanRows]):
                 verdict = f"{command}: {sheet.verdict}"
             below += [f"{sentence}." for sentence in _split(sheet.note)]
             below += [_undoing(plan)] if state in {"planned", "applied"} else []
-            commands += [str(plan["undo"])] if plan.get("undo") else []
+            if plan.get("undo"):  # the line before the commands says that they undo it
+                commands = [str(plan["undo"])]
         lines = () if command in _UNDOING else tuple(_lines_of(sheet))
         return Answer(
             verdict=f"{_WORDS[state]}: {verdict}",

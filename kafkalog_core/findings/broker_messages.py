@@ -18,6 +18,7 @@ from kafkalog_core.findings.messages_metadata import METADATA
 from kafkalog_core.findings.messages_remote import REMOTE
 from kafkalog_core.findings.messages_replication import REPLICATION
 from kafkalog_core.findings.messages_start import FILES, RECOVERY
+from kafkalog_core.findings.messages_tasks import TASKS
 from kafkalog_core.findings.messages_zookeeper import ZOOKEEPER_MESSAGES
 
 __all__ = ["BROKER_MESSAGES", "ELSEWHERE", "RUNNING"]
@@ -499,15 +500,18 @@ ELSEWHERE: Final = (
         "The active controller appears to be node",
         "initiated state change for partition {partition} from OfflinePartition to OnlinePartition failed",
         "NoReplicaOnlineException",
-        "Unexpected error handling request RequestHeader(",
         "STALE_BROKER_EPOCH",
         "StaleBrokerEpochException",
         "handleResponse: unexpected callback exception",
+        "Renouncing the leadership due to a metadata log event",
+        "controller event queue overloaded. Timed out heartbeat from broker {broker}",
+        "channel manager timed out before sending the request",
     ),
     _elsewhere(
         "elsewhere-shutdown",
         "Something was closed twice, or was already closed, during a stop.",
         "Attempting to close NetworkClient that has already been closed",
+        "event unable to start processing because of RejectedExecutionException",
         "Exception while execution the action",
         "ClosedChannelException",
     ),
@@ -545,6 +549,7 @@ BROKER_MESSAGES: Final = {
         *ZOOKEEPER_MESSAGES,
         *REMOTE,
         *RUNNING,
+        *TASKS,
         *ELSEWHERE,
     )
 }

@@ -465,8 +465,8 @@ CHECKPOINTS: Final = {
         "The topic id is not on this disk: there is no other partition of the topic, and no metadata log.",
         "Does not start, or takes the log directory offline. Without the file it renames the directory to end in "
         "-stray.",
-        "Name the broker's other log directories with --beside, or give its server.properties with --config, or write "
-        "the file by hand: `version: 0`, and in a second line `topic_id: ` with the id that kafka-topics.sh --describe "
+        "Name the broker's other log directories too, or give its server.properties with --config, or write the file "
+        "by hand: `version: 0`, and in a second line `topic_id: ` with the id that kafka-topics.sh --describe "
         "shows.",
         "The cluster creates the topic id; the log does not contain it.",
         next_step=RECOVER_WITH_OTHERS,
@@ -485,8 +485,8 @@ CHECKPOINTS: Final = {
         "The directory.id is lost, and the metadata log that has it is not available.",
         "Creates a new one when it starts (3.7 and later). The cluster has the partitions in the old one, so they may "
         "remain without a leader.",
-        "Name the broker's other log directories with --beside, among them the one with __cluster_metadata-0. If the "
-        "broker has only one log directory, nothing needs to be done.",
+        "Name the broker's other log directories too, among them the one with __cluster_metadata-0. If the broker has "
+        "only one log directory, nothing needs to be done.",
         "Since 3.7 the cluster stores the id of the log directory of each partition.",
         next_step=RECOVER_WITH_OTHERS,
     ),
@@ -494,8 +494,8 @@ CHECKPOINTS: Final = {
         "error",
         "The values of the file are not available: {problem}.",
         "Does not start, or takes the log directory offline.",
-        "Name the broker's other log directories with --beside and its server.properties with --config; "
-        "meta.properties of every broker of the cluster holds the cluster id.",
+        "Name the broker's other log directories too, and its server.properties with --config; meta.properties of "
+        "every broker of the cluster holds the cluster id.",
         "meta.properties is lost, and neither the broker's other log directories nor its configuration are available.",
         next_step=RECOVER_WITH_OTHERS,
     ),

@@ -145,6 +145,78 @@ COORDINATORS: Final = (
         ("txn.open",),
         (_TRANSACTIONS,),
     ),
+    # TransactionStateManager.loadTransactionMetadata: it adds to the cache what it has read, nothing here
+    BrokerMessage(
+        "broker.transactions-no-log",
+        "warning",
+        ("Attempted to load transaction metadata from {partition}, but found no log",),
+        "The broker is to coordinate the transactions of {partition}, and has no log of it.",
+        "The log directory of the partition is offline, or the partition has moved away meanwhile.",
+        "Answers for it as if it had no transactional id.",
+        "Look for errors about __transaction_state and its log directory in the lines before.",
+        ("dir.partition-missing",),
+        (_TRANSACTIONS,),
+    ),
+    # TransactionStateManager.loadTransactionMetadata, CoordinatorLoaderImpl.doLoad
+    BrokerMessage(
+        "broker.load-buffer-larger",
+        "info",
+        (
+            (
+                "Loaded transaction metadata from {partition} with buffer larger ({size_bytes} bytes) than configured "
+                "transaction.state.log.load.buffer.size ({number} bytes)"
+            ),
+            (
+                "Loaded metadata from {partition} with buffer larger ({size_bytes} bytes) than configured buffer size "
+                "({number} bytes)"
+            ),
+        ),
+        "{partition} has a batch of {size_bytes} bytes, more than the buffer with which a coordinator loads it.",
+        "A large group or many records in one batch, or the size of a batch is damaged.",
+        "Loads the partition with a larger buffer.",
+        "Nothing needs to be done, if the topic may have batches of this size.",
+        ("bad-length",),
+        ("kafkalog verify {place}",),
+    ),
+    # TransactionStateManager.removeExpiredTransactionalIds
+    BrokerMessage(
+        "broker.transactions-not-expired",
+        "info",
+        ("Transaction expiration for partition {number} failed because the log config was not available",),
+        "The coordinator could not delete the transactional ids that have expired in __transaction_state-{number}.",
+        "The partition is not online here, or has moved to another broker.",
+        "Tries again at its next check.",
+        "Nothing needs to be done, if the partition has moved.",
+        (),
+        (_TRANSACTIONS,),
+    ),
+    # CoordinatorRuntime.CoordinatorContext.completeTransaction
+    BrokerMessage(
+        "broker.marker-not-written",
+        "error",
+        (
+            "Failed to write the transaction marker to {partition} because it is too large to be persisted",
+            "Failed to write the transaction marker to {partition} due to an unexpected error: {reason}.",
+        ),
+        "A coordinator could not append the marker of a transaction to {partition}.",
+        "The append failed: an exception in the lines after shows why.",
+        "Does not write the marker: the offsets of the transaction are not committed yet.",
+        "Look for errors about {partition} in the lines before, and for transactions that are open.",
+        ("txn.open",),
+        (_TRANSACTIONS, "kafkalog verify {place}"),
+    ),
+    # CoordinatorRuntime.CoordinatorContext.append, failCurrentBatch
+    BrokerMessage(
+        "broker.record-not-replayed",
+        "error",
+        ("Replaying record {other} to {partition} failed due to: {reason}.",),
+        "A coordinator could not apply a record that it was about to write to {partition}: {reason}.",
+        "The state of the coordinator does not fit the record: a bug of the release, or a partition that was changed.",
+        "Writes no record of that batch, and answers its requests with an error.",
+        "Look for the exception among the bugs of the release, and compare the groups on the disk.",
+        ("groups.undecoded",),
+        (_GROUPS,),
+    ),
     # GroupCoordinatorService.handleTopicsDeletion
     BrokerMessage(
         "broker.offsets-not-deleted",

@@ -33,7 +33,8 @@ DIRECTORIES: Final = (
         "The file was deleted, the disk is not mounted, or the directory is new.",
         "Does not start.",
         "First check whether the right disk is mounted. Then restore the file: kafkalog recover takes the ids from the "
-        "broker's other log directories. Never format a directory that holds partitions without --ignore-formatted.",
+        "broker's other log directories. Do not format the directory: kafka-storage.sh format gives it a new "
+        "directory.id, with which a controller is not a voter.",
         ("meta.missing-kraft",),
         ("kafkalog recover {dir} OTHER_LOG_DIR",),
     ),
@@ -85,8 +86,8 @@ DIRECTORIES: Final = (
         "cannot be read.",
         "Does not start.",
         "First check whether the right disks are mounted. Then restore a file from a backup, or write it with the "
-        "cluster.id of another node and the node.id of server.properties: kafkalog recover takes them from --beside "
-        "and --config.",
+        "cluster.id of another node and the node.id of server.properties: kafkalog recover takes them from the "
+        "broker's other log directories and from --config.",
         ("meta",),
         ("kafkalog preflight {log_dir}", "kafkalog recover {log_dir} OTHER_LOG_DIR"),
     ),
@@ -306,6 +307,7 @@ DIRECTORIES: Final = (
         "error",
         (
             "Failed to create or validate data directory {dir}",
+            "java.io.IOException: {dir} is not a readable log directory",
             "Failed to load {dir} during broker startup",
             "Disk error while locking directory {dir}",
             "FileSystemException: {dir}/meta.properties: Not a directory",
@@ -412,6 +414,7 @@ DIRECTORIES: Final = (
             ),
             "Skipping creation of log because there are potentially offline log directories",
             "Can not create log for {partition} because log directories {dirs} are offline",
+            "Can not create log {partition} because log directory {dir} is offline",
             "Unable to start fetching {partition} with topic ID {reason} due to NotLeaderOrFollowerException",
             "as the local replica for the partition is in an offline log directory",
             "Error while making broker the {other} for partition Topic: {reason} in dir None",
@@ -476,6 +479,7 @@ DIRECTORIES: Final = (
         "warning",
         (
             "Log in {other} marked stray and renamed to {partition_dir}",
+            "Log for partition {partition} is marked as stray and renamed to {partition_dir}",
             "Found stray log dir {other}(dir={entry}, {reason}",
             "The topicId does not exist in {other}(dir={entry}, {reason}",
         ),

@@ -151,4 +151,41 @@ METADATA: Final = (
         ("metadata-log.empty-batch",),
         ("kafkalog verify {log_dir}",),
     ),
+    # QuorumState.initialize
+    BrokerMessage(
+        "broker.quorum-epoch-back",
+        "warning",
+        (
+            (
+                "Epoch from quorum store file ({path}) is {old}, which is smaller than last written epoch {new} in the "
+                "log"
+            ),
+        ),
+        "quorum-state has leader epoch {old}, and the metadata log has records of epoch {new}.",
+        "quorum-state is an older copy, or was not written before a crash.",
+        "Continues with the epoch of the log, in which it has not voted.",
+        "Nothing needs to be done.",
+        ("quorum-state",),
+        ("kafkalog dump --files {path}",),
+    ),
+    # SnapshotGenerator, FileRawSnapshotWriter, Snapshots.createTempFile, Snapshots.moveRename
+    BrokerMessage(
+        "broker.metadata-snapshot-not-written",
+        "error",
+        (
+            "Error creating temporary file, logDir = {other}, snapshotId = {reason}.",
+            "Error creating snapshot writer. path = {path}, snapshotId {reason}.",
+            "Error writing file snapshot, temp path = {path}, snapshotId = {reason}.",
+            "Error freezing file snapshot, temp path = {path}, snapshotId = {reason}.",
+            "Error closing snapshot writer, temp path = {path}, snapshotId {reason}.",
+            "Error calculating snapshot size. temp path = {path}, snapshotId = {reason}.",
+            "Error renaming snapshot file from {path} to {other}.",
+        ),
+        "The node could not write a snapshot of the metadata log.",
+        "The disk is full or has failed: the exception in the lines after shows which.",
+        "Keeps the metadata log, which no snapshot replaces yet.",
+        "Free space on the disk of the metadata log, or replace the disk.",
+        ("metadata-log",),
+        ("df -h {log_dir}", _PREFLIGHT),
+    ),
 )

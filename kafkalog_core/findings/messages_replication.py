@@ -23,6 +23,10 @@ REPLICATION: Final = (
                 "from offset {offset}"
             ),
             "Truncate and start at offset {offset}",
+            (  # AbstractFetcherThread.fetchOffsetAndApplyFun
+                "Truncate fully and reset fetch offset for partition {partition} from {old} to the current leader's "
+                "start offset {offset} because the local replica's end offset is smaller"
+            ),
             "Truncate and start log '{partition}' to {offset}",
             "Truncate and start log '{partition}' at offset {offset}",
         ),
@@ -57,7 +61,8 @@ REPLICATION: Final = (
         "The leader of {partition} has no records at the offset that this follower needs next.",
         "The leader's log ends before that offset, because the leader lost records (an unclean election, a damaged or "
         "deleted log). Or it starts after that offset, because retention was faster than this follower.",
-        "If the leader's log starts after the end of this log, deletes the whole log and starts it again there.",
+        "Truncates its log at the end of the leader's log. If the leader's log starts after the end of this log, "
+        "deletes the whole log and starts it again there.",
         _LEADER_LOST,
         (),
         _SEGMENTS,
@@ -92,6 +97,10 @@ REPLICATION: Final = (
             (
                 "Based on replica's leader epoch, leader replied with epoch {number} below any replica's tracked "
                 "epochs for {partition}. The leader's offset only {offset} will be used for truncation"
+            ),
+            (
+                "Leader or replica is on protocol version where leader epoch is not considered in the "
+                "OffsetsForLeaderEpoch response. The leader's offset {offset} will be used for truncation in {partition}"
             ),
             "Truncating to offset {offset}",
             "Truncating log {partition} to offset {offset}",
@@ -147,6 +156,55 @@ REPLICATION: Final = (
         "Fetches the partition again after a pause, and others meanwhile.",
         "Verify the partition on the disk of the leader.",
         ("crc-mismatch", "bad-length"),
+    ),
+    # AbstractFetcherThread.doTruncate, processFetchRequest: markPartitionFailed, until addPartitions
+    BrokerMessage(
+        "broker.replica-failed",
+        "error",
+        (
+            "Failed to truncate {partition} at offset {offset}",
+            "Unexpected error occurred during truncation for {partition} at offset {offset}",
+            "Error while processing data for partition {partition} at offset {offset}",
+            "Unexpected error occurred while processing data for partition {partition} at offset {offset}",
+        ),
+        "A follower could not truncate {partition} at offset {offset}, or not append there what its leader sent.",
+        "The exception in the lines after shows the reason: the log directory has failed, or the offsets of the leader "
+        "do not follow those of this log.",
+        "Stops fetching the partition until its leader changes, or until the broker starts again.",
+        "If the disk is good, compare the copies of the partition.",
+        ("offset-order", "epochs.missing"),
+        ("kafkalog verify {place}", "kafkalog replicas {log_dir} OTHER_LOG_DIR"),
+    ),
+    # AbstractFetcherThread.processFetchRequest, delayPartitions
+    BrokerMessage(
+        "broker.leader-lacks-partition",
+        "warning",
+        (
+            (
+                "Received {reason} from the leader for partition {partition}. This error may be returned transiently "
+                "when the partition is being created or deleted"
+            ),
+        ),
+        "The leader of {partition} does not have it, or has it with another topic id: {reason}.",
+        "UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID: the leader has not created the partition yet, or has deleted "
+        "it. INCONSISTENT_TOPIC_ID: the two brokers have directories of two topics of that name.",
+        "Fetches the partition again after a pause.",
+        "Nothing needs to be done if the lines end soon. Else compare the topic ids in partition.metadata on both "
+        "brokers.",
+        ("partition-metadata", "dir.not-assigned"),
+        ("kafkalog dump --files {place}",),
+    ),
+    # ReplicaManager.applyDelta
+    BrokerMessage(
+        "broker.replica-not-deleted",
+        "warning",
+        ("Unable to delete replica {partition} because {reason}",),
+        "The broker was to delete {partition}, and could not: {reason}.",
+        "The log directory is offline, or a file could not be renamed.",
+        "Leaves the directory as it is.",
+        "Repair the disk. A later start renames the directory to end in -stray, and its space remains taken.",
+        ("dir.stray", "dir.not-assigned"),
+        ("kafkalog usage {log_dir}",),
     ),
     BrokerMessage(
         "broker.offsets-out-of-order",

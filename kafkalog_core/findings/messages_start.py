@@ -31,8 +31,9 @@ RECOVERY: Final = (
         ),
         "Recovery found a bad batch in segment {segment} of {partition} and truncated the log there: it ends at "
         "offset {offset} now.",
-        "The last shutdown was not clean, and recovery stops at the first batch with a wrong size or checksum. A torn "
-        "last append causes this after every crash, and loses nothing that all replicas acknowledged.",
+        "After a shutdown that was not clean, and of the metadata log at each start, recovery stops at the first batch "
+        "with a wrong size or checksum. A crash during an append leaves a torn last batch; the crash of a machine also "
+        "loses what was not flushed, which other replicas may have.",
         "Truncates the segment's log at the bad batch and renames every later segment of the partition to .deleted. "
         "The broker deletes those a minute later, or at its next start. It does not raise the recovery point.",
         _LOST,

@@ -241,7 +241,7 @@ PRODUCERS: Final = {
     ),
     "snapshot.missing": FindingType(
         "error",
-        "There is no producer snapshot of offset {offset}, which a broker wrote {occasion}.",
+        "There is no producer snapshot of offset {offset}, which a broker writes {occasion}.",
         "After an unclean shutdown: reads the log from an older snapshot. After a clean shutdown without any "
         "snapshot: forgets all producers, and can no longer refuse duplicates, unless it recovers a segment, which "
         "writes a snapshot.",

@@ -62,7 +62,7 @@ STARTS: Final = {
     ),
     "start.limit": FindingType(
         "error",
-        "The broker needs {needed} of {limit}, and the machine has {allowed}.",
+        "The broker reaches a limit of the machine, {limit}: it needs {needed}, and the machine has {allowed}.",
         "Starts only as far as the limit allows: {consequence}.",
         "Raise the limit, or free the space, before the start.",
         "Each segment has an open file and, from 0.10.1 on, two maps in memory once its indexes are read. A start "

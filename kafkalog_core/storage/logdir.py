@@ -149,7 +149,7 @@ def log_dir_of(listing: Listing) -> LogDir:
     others = []
     for file in listing.files:
         name = parse_directory_name(file.name.raw)
-        if is_broker_dir and name.is_partition:
+        if is_broker_dir and name.is_partition and journal_run(file.name.raw) is None:
             place = {"topic": name.topic, "partition": name.partition, "name": file.name.raw}
             findings.append(found("dir.is-a-file", file.path, **place))  # type: ignore[arg-type]
         else:

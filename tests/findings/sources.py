@@ -46,6 +46,8 @@ SOURCES: Final = {
     "recovered": "tests/integration/recovered_starts.txt",
     # what a line of Kafka's own log says by its words, and nothing more
     "wording": "kafkalog_core/findings/broker_messages.py",
+    # what the method of Kafka does that the comment above the message names
+    "method": "kafkalog_core/findings/messages_tasks.py",
     # what kafkalog itself does: no word about Kafka's behaviour
     "kafkalog": "docs/index.md",
 }

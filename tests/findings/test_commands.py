@@ -59,3 +59,29 @@ def test_there_is_no_other() -> None:
     """A text that says "kafkalog" and then a word means a command, or it is among those that do not."""
     words = {match for text in texts() for match in ANY.findall(text)}
     assert {word for word in words if word.split()[1] not in COMMANDS} <= NO_COMMANDS
+
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+SCRIPT = re.compile(r"kafka-[a-z-]+\.sh[^.,;:]*")
+
+
+def options_of(name: str) -> set[str]:
+    context = click.Context(cli, info_name="kafkalog")
+    command = cli.get_command(context, name)
+    assert command is not None
+    return {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+
+
+def options_to_type() -> Iterator[tuple[str, set[str], set[str]]]:
+    """The options that a cure names, those of Kafka's own scripts aside, and those of the commands that it names."""
+    cures = [(code, kind.cure, (kind.next_step or "",)) for code, kind in FINDING_TYPES.items()]
+    cures += [(name, message.cure, message.commands) for name, message in BROKER_MESSAGES.items()]
+    for code, cure, steps in cures:
+        named = set(OPTION.findall(SCRIPT.sub("", cure or "")))
+        steps_of = {each.split()[1] for line in (cure or "", *steps) for each in NAMED.findall(line)}
+        if named:
+            yield code, named, {option for name in steps_of for option in options_of(name)}
+
+
+def test_an_option_that_a_cure_names_is_one_of_its_commands() -> None:
+    assert [(code, named - known) for code, named, known in options_to_type() if known and not named <= known] == []

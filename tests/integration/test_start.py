@@ -131,7 +131,10 @@ def test_ids_of_log_directories(two_log_dirs: TwoLogDirs, monkeypatch: pytest.Mo
     _set(broker.log_dir, "directory.id", OTHER_ID)
     with pytest.raises(AssertionError, match="did not start"):  # it waits for a leader of the metadata log
         broker.start()
-    assert _told(_verified(broker), broker.log_dir) == "meta.no-voter"
+    foreseen = run("preflight", broker.log_dir, broker.second)
+    assert foreseen.status == 4
+    assert "serves none of" in foreseen.rows[0]["verdict"]
+    assert _told(_verified(broker), broker.log_dir) == "meta.only-voter"
     monkeypatch.undo()
 
     before = _set(broker.second, "directory.id", OTHER_ID)

@@ -6,7 +6,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING
 
-from tests.support.build import Record, batch_v2, meta_properties
+from tests.support.build import Record, batch_v2, kraft_voters_value, meta_properties
 from tests.support.clusters import registered_record
 from tests.support.truncating import write_log
 
@@ -55,9 +55,10 @@ REMOVED = b"\1\x09\0" + an_id(1) + b"\0"
 DIRECTORY, OTHER = an_id(100), an_id(101)
 
 
-def voters(directory: bytes) -> Record:
-    """A control record that makes node 1 the only voter."""
-    value = b"\0\0\2" + NODE.to_bytes(4, "big") + directory + b"\1" + bytes(4) + b"\0" + b"\0" + b"\0"
+def voters(directory: bytes, *others: bytes) -> Record:
+    """A control record that makes node 1 a voter, and nodes 2 and later those with the other directories."""
+    rows = [(node, each, (), (0, 0)) for node, each in enumerate((directory, *others), NODE)]
+    value = kraft_voters_value(rows)
     return Record(offset=0, timestamp_ms=1, key=b"\0\0\0\6", value=value)
 
 
@@ -67,6 +68,7 @@ def disk(
     directory: bytes = DIRECTORY,
     topic_id: bytes = an_id(1),
     voter: bytes | None = None,
+    other_voters: tuple[bytes, ...] = (),
 ) -> Path:
     """A log directory of node 1 with partition t-0, and the metadata log."""
     log = path / "__cluster_metadata-0"
@@ -76,7 +78,7 @@ def disk(
         batch_v2([Record(offset=each, timestamp_ms=1, value=value)]) for each, value in enumerate(records, first)
     ]
     if voter is not None:
-        batches.insert(0, batch_v2([voters(voter)], is_control=True))
+        batches.insert(0, batch_v2([voters(voter, *other_voters)], is_control=True))
     (log / f"{0:020d}.log").write_bytes(b"".join(batches))
     properties = {"version": "1", "node.id": str(NODE), "cluster.id": "c", "directory.id": text(directory)}
     (path / "meta.properties").write_bytes(meta_properties(properties))

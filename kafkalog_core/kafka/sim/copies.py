@@ -52,13 +52,14 @@ class PartitionCopy(Struct, frozen=True):
     """A directory of a partition, the broker's log directory that it is in, and what the checkpoints there have of it.
 
     `log_dir` is None where the partition is in no log directory of a broker. `cleaned_to`: the offset that the cleaner
-    has reached; None: it has not cleaned this log, or that is unknown.
+    has reached; None: it has not cleaned this log, or that is unknown. `knows_cleaner`: its checkpoint can be read.
     """
 
     place: PartitionPath
     log_dir: str | None
     context: PartitionContext
     cleaned_to: int | None = None
+    knows_cleaner: bool = False
 
 
 class CopiesOnDisk(Struct, dict=True):
@@ -119,7 +120,8 @@ def copies_on_disk(targets: Iterable[Target], *, advice: str | None = None) -> C
                 broker = None if log_dir is None else found.brokers[log_dir]
                 context = PartitionContext() if broker is None else broker.context(name)
                 cleaned_to = None if broker is None else broker.offset(FileKind.CLEANER_OFFSET, name)
-                found.copies.append(PartitionCopy(place, log_dir, context, cleaned_to))
+                knows_cleaner = broker is not None and broker.knows_cleaner
+                found.copies.append(PartitionCopy(place, log_dir, context, cleaned_to, knows_cleaner))
     return found
 
 

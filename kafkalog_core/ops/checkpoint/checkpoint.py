@@ -217,7 +217,7 @@ def _missing_snapshot(partition: Partition, extent: Extent | None, release: Rele
     # all producers.
     if all(file.name.base_offset != extent.end for file in partition.snapshots):
         path = f"{partition.path}/{segment_file_name(extent.end, FileKind.SNAPSHOT)}"
-        yield found("snapshot.missing", path, offset=extent.end, occasion="at the clean stop")
+        yield found("snapshot.missing", path, offset=extent.end, occasion="at a clean stop")
 
 
 Row = dict[str, object]

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core import kernels
 from kafkalog_core.errors import StorageError
+from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.format.layout import MAGIC_V2, RECORD_BATCH_OVERHEAD, V2_ATTRIBUTES
 from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart
 from kafkalog_core.storage.listing import list_directory
-from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, crc_mismatch, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field
 
@@ -146,6 +148,7 @@ class Head(NamedTuple):
 
 
 class _Piece(NamedTuple):
+    path: str
     run: Run
     base_offset: int
 
@@ -179,6 +182,7 @@ class BatchCursor:
         self._options = options
         self._advance = advance
         self._pieces = self._read(segments)
+        self._path = ""
         self._run: Run | None = None
         self._views: tuple[memoryview, ...] = ()
         self._row = 0
@@ -223,6 +227,22 @@ class BatchCursor:
             raise LookupError("there is no batch after the last one")
         return self._run.memory, self._run.batches.part(self._row, self._row + 1)
 
+    def is_damaged(self) -> bool:
+        """Return whether the checksum of the head is wrong, which is a flaw then; a scan may have checked it before.
+
+        Only of magic 2, whose checksum is of all bytes from the attributes on (`DefaultRecordBatch.computeChecksum`).
+        """
+        memory, batch = self.batch()
+        if self._options.check or batch.column("format")[0] != MAGIC_V2:
+            return False
+        start, size = batch.column("payload_start")[0] - RECORD_BATCH_OVERHEAD, batch.column("size_bytes")[0]
+        stored, computed = batch.column("crc_stored")[0], crc32c(memory[start + V2_ATTRIBUTES : start + size])
+        if stored == computed:
+            return False
+        detail = crc_mismatch(stored, computed)
+        self._take_flaw(Flaw(self._path, batch.column("position")[0], size, "crc-mismatch", detail))
+        return True
+
     def skip(self, count: int) -> None:
         """Pass `count` batches, which are all in memory."""
         last = self._row + count - 1
@@ -242,7 +262,7 @@ class BatchCursor:
             if isinstance(piece, Flaw):
                 self._take_flaw(piece)
             else:
-                self._run, self._row, self._base_offset = piece.run, 0, piece.base_offset
+                self._path, self._run, self._row, self._base_offset = piece.path, piece.run, 0, piece.base_offset
                 self._views = tuple(piece.run.batches.column(name) for name in COMPARED)
                 self._count(piece.run.batches)
         base, last, size, records, epoch, crc = [column[self._row] for column in self._views]
@@ -298,7 +318,7 @@ class BatchCursor:
                         for piece in _sound(item, path, previous):
                             if isinstance(piece, Run):
                                 previous = piece.batches.column("last_offset")[-1]
-                                yield _Piece(piece, segment.base_offset)
+                                yield _Piece(path, piece, segment.base_offset)
                             else:
                                 yield piece
             except StorageError as error:
@@ -376,6 +396,7 @@ class _Lane(Struct):
     cursor: BatchCursor
     at: int = -1
     contents: Contents | None = None
+    is_damaged: bool | None = None
     trust: int = field(default=1 << 20)
 
     @property
@@ -404,8 +425,14 @@ class _Lane(Struct):
             self.contents = contents_of(*self.cursor.batch(), max_bytes)
         return self.contents
 
+    def is_readable(self) -> bool:
+        """Return whether the checksum of the head is right, looked at once."""
+        if self.is_damaged is None:
+            self.is_damaged = self.cursor.is_damaged()
+        return not self.is_damaged
+
     def skip(self, count: int) -> None:
-        self.contents = None
+        self.contents = self.is_damaged = None
         self.cursor.skip(count)
 
 
@@ -486,13 +513,16 @@ def _compared(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int, max_bytes
     high = _limit(lanes, here, low)
     for lane in here:
         high = min(high, lane.head.last if lane.head is not None else high)
-    numbers = [number for number, lane in enumerate(lanes) if lane in here]
     is_batch = _is_one_batch(here, low, high)
-    contents = [] if is_batch else [lane.look(max_bytes) for lane in here]
+    whole = here if is_batch else [lane for lane in here if lane.is_readable()]
+    numbers = [number for number, lane in enumerate(lanes) if lane in whole]
+    contents = [] if is_batch else [lane.look(max_bytes) for lane in whole]
     digests = [each.between(low, high) for each in contents]
     times = [each.times(low, high) for each in contents]
-    shares = iter(_of_batch(here) if is_batch else _shares(here, digests, times))
-    parts: list[Share | Absence] = [next(shares) if lane in here else lane.absence(low) for lane in lanes]
+    shares = iter(_of_batch(whole) if is_batch else _shares(whole, digests, times))
+    parts: list[Share | Absence] = [
+        next(shares) if lane in whole else "damaged" if lane in here else lane.absence(low) for lane in lanes
+    ]
     against = frozenset(
         (numbers[one], numbers[other])
         for one, other in combinations(range(len(digests)), 2)

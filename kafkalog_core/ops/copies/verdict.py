@@ -127,14 +127,13 @@ def places_of(targets: Iterable[Target]) -> tuple[dict[TopicPartition, list[Repl
 def _place(path: PartitionPath, broker_dir: BrokerDir | None) -> ReplicaDir:
     if broker_dir is None:
         return ReplicaDir(path=path.path)
-    cleaner = broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
     return ReplicaDir(
         path=path.path,
         node_id=broker_dir.node_id,
         log_start=broker_dir.offset(FileKind.LOG_START_OFFSET, path.name),
         high_watermark=broker_dir.offset(FileKind.HIGH_WATERMARK, path.name),
         cleaned_to=broker_dir.offset(FileKind.CLEANER_OFFSET, path.name),
-        knows_cleaner=cleaner is not None and not cleaner.is_refused,
+        knows_cleaner=broker_dir.knows_cleaner,
     )
 
 

@@ -81,11 +81,15 @@ class LogChanges(Struct, frozen=True, kw_only=True):
 
 
 class _Log(Struct, frozen=True):
-    """One copy: its files, its log start offset, how far the cleaner has come, and the leader epochs of its file."""
+    """One copy: its files, its log start offset, how far the cleaner has come, and the leader epochs of its file.
+
+    `knows_cleaner`: the cleaner's checkpoint can be read, so that the cleaner has not come at all if it has no entry.
+    """
 
     partition: Partition
     start: int
     cleaned_to: int | None
+    knows_cleaner: bool
     epochs: tuple[EpochStart, ...]
 
     @property
@@ -174,7 +178,7 @@ def _read(copy: PartitionCopy) -> _Log:
     bounds = log_bounds(bases[0] if bases else None, copy.context, rules_of(LATEST))
     epochs = read_epoch_file(partition.path)
     known = () if epochs is None or epochs.refusal is not None else epochs.entries
-    return _Log(partition, bounds.local_start, copy.cleaned_to, known)
+    return _Log(partition, bounds.local_start, copy.cleaned_to, copy.knows_cleaner, known)
 
 
 def _unshared(old: Sequence[Segment], new: Sequence[Segment]) -> list[Sequence[Segment]]:
@@ -225,16 +229,17 @@ class _Changes:
         for stretch in lockstep(self._cursors, self._task.max_batch_bytes):
             self._add(stretch)
         is_thinned = any(cursor.is_thinned for cursor in self._cursors)
-        if is_thinned and self._new.cleaned_to is None and "missing" in self._spans:
+        if is_thinned and not self._new.knows_cleaner and "missing" in self._spans:
             # Without a cleaner checkpoint, batches with fewer records than offsets show that a cleaner was there.
             self._spans["cleaned"] = self._spans.pop("missing")
         yield from self._truncated()
         if "missing" in self._spans:
-            detail = "OLD has these records and NEW does not, and no cleaner has come so far."
+            detail = "OLD has these records and NEW does not, and the cleaner did not remove them."
             yield self._row("missing", detail=detail, next_command=self._dump("missing"))
-        yield from self._damaged()
+        damaged = list(self._damaged())
+        yield from damaged
         yield from self._start()
-        yield from self._cleaned()
+        yield from self._cleaned(is_repaired=any(row["change"] == "repaired" for row in damaged))
         if "restored" in self._spans:
             yield self._row("restored", detail="NEW has these records and OLD does not, although its log goes on.")
         if "added" in self._spans:
@@ -342,7 +347,8 @@ class _Changes:
                 if side
                 else ("OLD", self._old, self._cursors[0].first_flaw)
             )
-            is_tail = flaw is not None and flaw.reason in _TAILS and counts[side][0] == 1
+            ends = [each.log.path for each in log.segments[-1:] if each.log is not None]
+            is_tail = flaw is not None and flaw.path in ends and flaw.reason in _TAILS and counts[side][0] == 1
             what = "" if flaw is None else f" {_place(flaw)}"
             more = counts[side][0] - 1
             others = f", and {count_of(more, 'more place')}" if more > 0 else ""
@@ -379,8 +385,11 @@ class _Changes:
         change = "log-start" if old.start != new.start else "deleted"
         yield self._row(change, **bounds, **files, **deleted, detail=detail)
 
-    def _cleaned(self) -> Iterator[Row]:
-        """Yield what the cleaner removed; without a record less, that segments were written again."""
+    def _cleaned(self, *, is_repaired: bool) -> Iterator[Row]:
+        """Yield what the cleaner removed; without a record less, that segments were written again.
+
+        is_repaired: whether a row says already why sizes differ.
+        """
         old, new = ({each.base_offset: each.size_bytes for each in log.segments} for log in (self._old, self._new))
         fork = self._spans["truncated"].first if "truncated" in self._spans else None
         common = [base for base in old.keys() & new.keys() if fork is None or base <= fork]
@@ -392,7 +401,7 @@ class _Changes:
         files: Row = {"segments": len(written), "bytes": sum(before.values()) - sum(after.values())}
         if "cleaned" in self._spans:
             yield self._row("cleaned", **files)
-        elif written and not self._spans.keys() & {"missing", "restored", "damaged", "repaired"}:
+        elif written and not is_repaired and not self._spans.keys() & {"missing", "restored", "damaged", "repaired"}:
             detail = "Segments of OLD have other sizes or bounds in NEW, with the same records."
             yield self._row("rewritten", **files, detail=detail)
 

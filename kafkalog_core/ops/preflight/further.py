@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.sim.settings import Settings
     from kafkalog_core.kafka.sim.start.coordinators import CoordinatorLoad
     from kafkalog_core.kafka.sim.start.metadata_load import MetadataLoad
     from kafkalog_core.ops.preflight.partition_starts import PartitionStart
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 _SHOWN: Final = 3
-_INDEX_BYTES: Final = 10 * 1024 * 1024  # segment.index.bytes
+_METADATA_INDEX_BYTES: Final = 10 * 1024 * 1024
 
 
 def metadata_loads(
@@ -142,6 +143,7 @@ def coordinator_findings(partitions: Iterable[PartitionStart], release: Release)
 def limit_findings(
     partitions: Sequence[PartitionStart],
     release: Release,
+    settings: Settings,
     *,
     max_map_count: int | None = None,
     open_files: int | None = None,
@@ -151,6 +153,7 @@ def limit_findings(
     Args:
         partitions: of all log directories.
         release: of the broker.
+        settings: of the broker and its topics.
         max_map_count: vm.max_map_count of the machine of the broker; None: that of this machine.
         open_files: LimitNOFILE of the broker; None: the limit of this process.
     """
@@ -160,7 +163,7 @@ def limit_findings(
         counts,
         has_time_index=recovery_rules(release).has_time_index,
         maps_all=rules_of(release).checks_indexes != "no",
-        index_bytes=_INDEX_BYTES,
+        index_bytes=sum(_index_bytes(each.place.name.topic, settings) for each in partitions),
     )
     machine = read_machine(log_dirs, max_map_count=max_map_count, open_files=open_files)
     for problem in limit_problems(needs, machine, counts):
@@ -173,6 +176,11 @@ def limit_findings(
             allowed=f"{problem.allowed:,}",
             consequence=problem.consequence,
         )
+
+
+def _index_bytes(topic: str | None, settings: Settings) -> int:
+    # The log of the metadata has LogConfig's default whatever the broker's is (KafkaRaftLog.createLog).
+    return _METADATA_INDEX_BYTES if topic == METADATA_TOPIC else settings.for_topic(topic).segment_index_bytes
 
 
 def _named(names: Iterable[str], noun: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners, read_assignments, read_topic_id
+from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.text import count_of
 
@@ -52,7 +53,7 @@ class MetadataLog:
             )
         if self._unassigned:
             yield (
-                f"{self._path} is damaged, and the part that can be read does not assign "
+                f"{self._path} is damaged, and the part before that does not assign "
                 f"{count_of(len(self._unassigned), 'partition')} to the broker, which it renames to -stray unless "
                 "another controller has the rest"
             )
@@ -61,8 +62,12 @@ class MetadataLog:
 
     @cached_property
     def _unassigned(self) -> frozenset[str]:
-        """The paths of partitions that the readable part of a damaged log does not assign to the broker."""
-        cluster = None if self._path is None else read_assignments(self._path, damaged=True, named=self._named)
+        """The paths of partitions that a damaged log does not assign to the broker before its first damage.
+
+        A node recovers its metadata log at each start and truncates it there (`KafkaRaftLog.createLog`).
+        """
+        damaged = None if self._path is None else read_assignments(self._path, damaged=True, named=self._named)
+        cluster = None if damaged is None else read_image(damaged.path, stops_at_damage=True)
         nodes = {each.broker_dir.node_id for each in self._contexts if each.broker_dir is not None} - {None}
         if cluster is None or len(nodes) != 1:
             return frozenset()

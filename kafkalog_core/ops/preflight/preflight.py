@@ -327,7 +327,13 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         doubts=(*_doubts(contexts), *metadata.doubts()),
         further=(
             *coordinator_findings(partitions, release),
-            *limit_findings(partitions, release, max_map_count=request.max_map_count, open_files=request.open_files),
+            *limit_findings(
+                partitions,
+                release,
+                contexts[0].settings,
+                max_map_count=request.max_map_count,
+                open_files=request.open_files,
+            ),
         ),
         formats=reader.formats,
         read_bytes=reader.read_bytes,

@@ -48,7 +48,7 @@ _REFUSED: Final = "A broker refuses the file: "
 """How the messages of findings about text files begin."""
 _READ: Final = frozenset(
     {
-        *("meta.no-version", "meta.no-broker-id", "meta.no-voter"),
+        *("meta.no-version", "meta.no-broker-id", "meta.no-voter", "meta.only-voter"),
         *("meta.other-node-id", "meta.other-node-of-config", "meta.other-directory-id"),
         *("dir.other-cluster", "dir.other-node"),
     }

@@ -44,7 +44,7 @@ from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from kafkalog_core.engine.named_dirs import NamedDirs
     from kafkalog_core.findings import Finding
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_recover"]
 
+_Told = tuple[str, str, str]
 _MISSING: Final = "dir.partition-missing"
 _OFFLINE: Final = "truncate.broker-offline"
 _NOT_AT_END: Final = "recovery-point.not-at-end"
@@ -132,16 +133,16 @@ class _Planner:
         losses = tuple(loss for each in done for loss in (*each.losses, *each.unread))
         needs_release = bool(self._joined.changes) and not self._context.guess.agree(_rules)
         refusals = (*(finding for each in done for finding in each.refusals), *(marked or repaired).refusals)
+        findings = (
+            *(finding for each in done for finding in each.findings),
+            *repaired.findings,
+            *elsewhere.values(),
+            *(finding for finding in outside if effect_of(finding, rules) is None),
+        )
+        refused = _distinct((*_not_of_releases(refusals, problems), *problems))
         return PlanReport(
-            findings=_distinct(
-                (
-                    *(finding for each in done for finding in each.findings),
-                    *repaired.findings,
-                    *elsewhere.values(),
-                    *(finding for finding in outside if effect_of(finding, rules) is None),
-                )
-            ),
-            refusals=_distinct((*_not_of_releases(refusals, problems), *problems)),
+            findings=tuple(_distinct(findings, but=refused).values()),
+            refusals=tuple(refused.values()),
             losses=losses,
             settings=distinct_settings(self._used) if tasks else (),
             release=self._context.guess if tasks else None,
@@ -405,8 +406,10 @@ def _not_of_releases(refusals: Iterable[Finding], problems: Iterable[Finding]) -
     return (each for each in refusals if each.path not in paths)
 
 
-def _distinct(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple({(each.code, each.path, each.message): each for each in findings}.values())
+def _distinct(findings: Iterable[Finding], but: Container[_Told] = ()) -> dict[_Told, Finding]:
+    """Return the findings by what they say, each once: as a refusal alone where it is one of those."""
+    told = {(each.code, each.path, each.message): each for each in findings}
+    return {key: finding for key, finding in told.items() if key not in but}
 
 
 def _rules(release: Release) -> object:

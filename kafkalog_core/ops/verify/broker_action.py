@@ -336,10 +336,10 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
         name = "unread-order-hidden" if _hides_end(place, start) else otherwise
     elif place.reason in _BY_CHECKSUM:
         name = "unread-checksum"
-    elif place.is_tail:
-        name = "unread-tail" if place.reason in _TAIL_REASONS else "unread-end"
     elif place.is_active and end_offset is not None and found_end < end_offset:
         name = "unread-hidden"
+    elif place.is_tail:
+        name = "unread-tail" if place.reason in _TAIL_REASONS else "unread-end"
     return BrokerAction.of(
         name,
         why=_CLEAN if start.is_clean else "the segment is below the recovery point",

@@ -351,10 +351,12 @@ class PartitionChecker:
         if not self._is_served() or not any(_is_topic_id_file(file) for file in partition.metadata_files):
             return
         last = partition.segments[-1]
+        if self._context.is_clean and self._has_snapshot(end_offset):
+            return  # the one that a clean start loads (ProducerStateManager.loadFromSnapshot: the latest)
         if len(partition.segments) > 1 and last.snapshot is None:
-            offset, occasion = last.base_offset, "when the last segment was begun"
-        elif self._context.is_clean and end_offset > last.base_offset and not self._has_snapshot(end_offset):
-            offset, occasion = end_offset, "at the clean stop"
+            offset, occasion = last.base_offset, "when it begins the last segment"
+        elif self._context.is_clean and end_offset > last.base_offset:
+            offset, occasion = end_offset, "at a clean stop"
         else:
             return
         path = f"{partition.path}/{segment_file_name(offset, FileKind.SNAPSHOT)}"

@@ -48,13 +48,11 @@ def test_an_open_file_for_each_log_and_transaction_index() -> None:
 
 
 def test_space_of_each_log_directory() -> None:
-    needs = needs_of(
-        COUNTS, has_time_index=True, maps_all=False, index_bytes=10 * MIB, preallocated_log_bytes=1024 * MIB
-    )
-    assert needs.preallocated_bytes == needs.written_bytes + (20 * 1000 + 1024) * MIB
+    needs = needs_of(COUNTS, has_time_index=True, maps_all=False, index_bytes=1000 * 10 * MIB)
+    assert needs.preallocated_bytes == needs.written_bytes + 20 * 1000 * MIB
     machine = MachineLimits(free_bytes=(("/a", 1000), ("/b", 2 * MIB)))
     first, later = limit_problems(needs, machine, COUNTS)
-    assert (first.limit, first.needed, first.allowed) == ("bytes of free space", 750 * 4096, 1000)
+    assert (first.limit, first.needed, first.allowed) == ("free bytes", 750 * 4096, 1000)
     assert (first.is_at_start, later.is_at_start) == (True, False)
     assert "/a" in first.consequence
     assert "sparse" in later.consequence

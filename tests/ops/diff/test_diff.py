@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from tests.support.build import batch_v2, empty_batch, message_v07, partition_metadata
+from tests.support.build import batch_v2, empty_batch, message_v07, offset_checkpoint, partition_metadata
 from tests.support.clusters import (
     TOPIC,
     config_record,
@@ -197,6 +197,38 @@ def test_damage_in_one_copy(tmp_path: Path) -> None:
     assert row["next_command"] == f"kafkalog verify {new}/t-0"
     assert only("--deep", new, old)["change"] == "repaired"
     assert rows("--deep", new, new) == []
+
+
+def test_a_damaged_batch_that_was_replaced_was_repaired_and_not_cleaned(tmp_path: Path) -> None:
+    """The header differs, so both batches are read, and the checksum of each is computed."""
+    log = batches(0, 49)
+    bad = bytes([*log[4][:-1], log[4][-1] ^ 0xFF])
+    old, new = pair(tmp_path, {0: [*log[:4], bad, *log[5:]]}, {0: [*log[:4], empty_batch(20, 24), *log[5:]]})
+    row = only(old, new)
+    assert (row["change"], row["records"]) == ("repaired", None)
+    assert "(crc-mismatch)" in row["detail"]
+    assert only("--deep", old, new) == row
+    assert only(new, old)["change"] == "damaged"
+
+
+def test_an_empty_batch_where_the_cleaner_never_came(tmp_path: Path) -> None:
+    """The checkpoint of the cleaner can be read, and does not name the partition: the cleaner removed nothing."""
+    log = batches(0, 49)
+    old, new = pair(tmp_path, {0: log}, {0: [*log[:4], empty_batch(20, 24), *log[5:]]})
+    (new / "cleaner-offset-checkpoint").write_bytes(offset_checkpoint([("u", 0, 40)]))
+    row = only(old, new)
+    assert row["change"] == "missing"
+    assert span(row) == (5, 20, 24)
+    (new / "cleaner-offset-checkpoint").unlink()
+    assert only(old, new)["change"] == "cleaned", "else the empty batch shows that a cleaner was there"
+
+
+def test_a_file_that_was_cut_within_the_log_is_not_its_end(tmp_path: Path) -> None:
+    log = batches(0, 49)
+    old, new = pair(tmp_path, {0: [*log[:3], log[3][:30]], 20: log[4:]}, {0: log[:4], 20: log[4:]})
+    row = only(old, new)
+    assert row["change"] == "repaired"
+    assert row["detail"].startswith("Damage in OLD: 30 bytes")
 
 
 def test_the_same_damage_in_both_is_no_change_and_is_said(tmp_path: Path) -> None:

@@ -129,7 +129,9 @@ def test_a_controller_that_is_no_voter(tmp_path: Path) -> None:
     """Seen of 4.3.1: the one controller waits without end."""
     assert findings(disk(tmp_path / "a", *GOOD, voter=DIRECTORY)) == []
     (found,) = findings(disk(tmp_path / "b", *GOOD, voter=DIRECTORY, directory=OTHER))
-    assert (found.code, found.severity) == ("meta.no-voter", "error")
+    assert (found.code, found.severity) == ("meta.only-voter", "error")
+    (one,) = findings(disk(tmp_path / "c", *GOOD, voter=DIRECTORY, other_voters=(an_id(200),), directory=OTHER))
+    assert (one.code, one.next_command) == ("meta.no-voter", found.next_command.replace("/b/", "/c/"))
     assert found.next_command == (
         f"sed -i.before s/^directory.id=.*/directory.id={text(DIRECTORY)}/ {tmp_path}/b/meta.properties"
     )
@@ -172,7 +174,7 @@ def _not_good(tmp_path: Path) -> Iterator[tuple[str, Path, tuple[Path, ...]]]:
     path = disk(tmp_path / "other", *GOOD, directory=OTHER)
     yield "meta.other-directory-id", path, (path,)
     path = disk(tmp_path / "voter", *GOOD, directory=OTHER, voter=DIRECTORY)
-    yield "meta.no-voter", path, (path,)
+    yield "meta.only-voter", path, (path,)
     first, second = disk(tmp_path / "first", *GOOD), disk(tmp_path / "second", directory=OTHER, topic_id=an_id(7))
     shutil.rmtree(second / "__cluster_metadata-0")
     (second / "t-0").rename(second / "u-0")

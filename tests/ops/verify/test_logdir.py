@@ -109,9 +109,12 @@ def test_a_file_in_the_place_of_a_partition(tmp_path: Path) -> None:
     directory = write_log_dir(tmp_path / "a", ["t-0"])
     (directory / "t-1").write_text("x")
     (directory / "notes-today").write_text("x")
-    assert [item for item in brief(find(directory)) if item.name == "t-1"] == [
-        Found("warning", "dir.is-a-file", "t-1", None)
-    ]
+    journal = "kafkalog-undo-20260102T030405Z-1"
+    (directory / journal).write_text("x")
+    assert {item for item in brief(find(directory)) if item.name in {"t-1", journal}} == {
+        Found("warning", "dir.is-a-file", "t-1", None),
+        Found("info", "file.journal", journal, None),
+    }
     assert [item.code for item in find(directory) if item.path.endswith("notes-today")] == ["file.unknown"]
 
 

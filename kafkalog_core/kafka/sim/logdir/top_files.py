@@ -119,6 +119,12 @@ class BrokerDir(Struct, frozen=True, kw_only=True):
         text = self.offsets.get(kind)
         return None if text is None or text.is_refused else text.file.offset(name.topic, name.partition)
 
+    @property
+    def knows_cleaner(self) -> bool:
+        """Whether the cleaner's checkpoint can be read: a partition without an entry was never cleaned."""
+        cleaner = self.offsets.get(FileKind.CLEANER_OFFSET)
+        return cleaner is not None and not cleaner.is_refused
+
     def is_served(self, name: DirectoryName) -> bool:
         """Return whether the offsets in the checkpoints are those of this directory of its partition."""
         if name.topic is None or name.partition is None:

@@ -6,8 +6,7 @@ A broker opens the `.log` of every segment, and its `.txnindex` where there is o
 consumers, replicas and retention reach the same number later. A map that the kernel refuses is an OutOfMemoryError,
 "Map failed", which ends the process; a file that cannot be opened takes the log directory offline.
 
-The indexes of the active segment grow to segment.index.bytes (`LogSegment.resizeIndexes`), and a log with
-preallocate=true to segment.bytes. File systems with sparse files give them blocks as they are written; others at once.
+The indexes of the active segment grow to segment.index.bytes (`LogSegment.resizeIndexes`). File systems with sparse files give them blocks as they are written; others at once.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class StartNeeds(Struct, frozen=True, kw_only=True):
         maps_at_start: memory maps right after the start.
         files: open files, without connections.
         written_bytes: what the start writes: a producer snapshot and the first entries of each partition.
-        preallocated_bytes: what the indexes of active segments grow to, and their logs with preallocate=true.
+        preallocated_bytes: what the indexes of active segments grow to.
     """
 
     maps: int
@@ -100,7 +99,7 @@ class LimitProblem(Struct, frozen=True, kw_only=True):
     """A limit that a broker reaches.
 
     Args:
-        limit: its name: vm.max_map_count, LimitNOFILE or bytes of free space.
+        limit: its name: vm.max_map_count, LimitNOFILE or free bytes.
         needed: by the broker.
         allowed: by the machine.
         is_at_start: whether the start itself reaches it; else the broker does later.
@@ -122,7 +121,6 @@ def needs_of(
     has_time_index: bool,
     maps_all: bool,
     index_bytes: int,
-    preallocated_log_bytes: int = 0,
 ) -> StartNeeds:
     """Return what a broker needs.
 
@@ -130,8 +128,7 @@ def needs_of(
         counts: of its log directories.
         has_time_index: whether the release has a `.timeindex` (from 0.10.1 on).
         maps_all: whether the release maps the indexes of all segments at its start (up to 2.2).
-        index_bytes: segment.index.bytes.
-        preallocated_log_bytes: segment.bytes of the partitions with preallocate=true together.
+        index_bytes: segment.index.bytes of all partitions together.
     """
     indexes = 2 if has_time_index else 1
     of_start = counts.segments if maps_all else min(counts.segments, counts.partitions + counts.unindexed)
@@ -141,7 +138,7 @@ def needs_of(
         maps_at_start=_MAPS_OF_JAVA + indexes * of_start,
         files=_FILES_OF_JAVA + counts.segments + counts.txn_indexes,
         written_bytes=written,
-        preallocated_bytes=written + indexes * index_bytes * counts.partitions + preallocated_log_bytes,
+        preallocated_bytes=written + indexes * index_bytes,
     )
 
 
@@ -185,7 +182,7 @@ def _space_problem(path: str, free: int, written: int, preallocated: int) -> Lim
     where = "" if is_at_start else ", on a file system without sparse files or once the indexes are written"
     needed = written if is_at_start else preallocated
     return LimitProblem(
-        limit="bytes of free space",
+        limit="free bytes",
         needed=needed,
         allowed=free,
         is_at_start=is_at_start,
