@@ -34,6 +34,7 @@ Key = tuple[str | None, int | None]
 """Topic and partition number; None where files are of no topic, or all of them are one sum."""
 
 _KEPT_FINDINGS: Final = 1000
+_FOREIGN: Final = ItemKind.FOREIGN
 
 
 class UsageRequest(Struct, frozen=True, kw_only=True):
@@ -161,6 +162,7 @@ class DirUsage(Struct, kw_only=True):
         file_system_bytes: the size of the file system.
         free_bytes: what the owner of the directory may still write there, as a broker that runs as its owner.
         shares: by topic and partition, in no order.
+        largest_foreign: bytes allocated to the largest file that is not Kafka's, and its path.
         findings: what could not be read, and partitions whose retention cannot be predicted.
         more_findings: number of further ones.
         assumptions: assumed values because of which retention would delete.
@@ -176,6 +178,7 @@ class DirUsage(Struct, kw_only=True):
     file_system_bytes: int = 0
     free_bytes: int = 0
     shares: dict[Key, SpaceShare] = field(default_factory=dict)
+    largest_foreign: tuple[int, str] = (0, "")
     findings: list[Finding] = field(default_factory=list)
     more_findings: int = 0
     assumptions: tuple[Assumption, ...] = ()
@@ -288,6 +291,8 @@ def _usage_of(
         if known_sum is None:
             known_sum = kinds[item.kind] = KindSum()
         known_sum.add(item)
+        if item.kind is _FOREIGN and item.allocated_bytes > result.largest_foreign[0]:
+            result.largest_foreign = item.allocated_bytes, item.path
         if item.finding is not None:
             result.add_finding(item.finding)
     _add_file_system(result)
