@@ -204,6 +204,20 @@ def test_a_directory_in_a_log_directory_is_refused_with_another_one(kafka: Path,
 
 
 @pytest.mark.skipif(not os.path.isdir(SHM), reason="no second file system at hand")
+def test_a_file_that_is_a_symbolic_link_is_reported_and_not_frozen(kafka: Path, tmp_path: Path) -> None:
+    for directory in (kafka / DELETED, kafka / "customers-0"):
+        shutil.move(directory / LOG, tmp_path / directory.name)
+        (directory / LOG).symlink_to(tmp_path / directory.name)
+    for number, options in enumerate((["--dry-run"], [], ["--all"])):
+        result = run(kafka, "--ndjson", *options, "--to", tmp_path / f"frozen-{number}")
+        assert result.exit_code == 4, result.output
+        rows = [row for row in map(json.loads, result.stdout.splitlines()) if row["type"] == "finding"]
+        assert {row["code"] for row in rows} == {"freeze.symbolic-link"}
+        named = {row["file"] for row in rows}
+        assert named == {str(kafka / name / LOG) for name in [DELETED, *["customers-0"] * ("--all" in options)]}
+    assert not [path for path in tmp_path.rglob("frozen-*/**/*") if path.is_symlink()]
+
+
 def test_the_copy_that_is_the_last_way_out_works_and_is_outside_of_log_directories(
     kafka: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
