@@ -10,7 +10,7 @@ from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.cluster import read_topic_ids
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
-from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, History, epochs_in_file, truncation_offset
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.ops.copies.comparison import is_torn
 from kafkalog_core.ops.repair.context import target_dirs
@@ -142,12 +142,11 @@ def _place(path: PartitionPath, broker_dir: BrokerDir | None) -> ReplicaDir:
 def read_copy(place: ReplicaDir) -> Copy:
     """List the directory, and read its small files. Raises StorageError."""
     partition = read_partition(place.path)
-    epochs = read_epoch_file(place.path)
     return Copy(
         place=place,
         partition=partition,
         topic_id=_topic_id(partition),
-        epochs_in_file=() if epochs is None or epochs.refusal is not None else epochs.entries,
+        epochs_in_file=epochs_in_file(place.path),
     )
 
 
