@@ -15,8 +15,6 @@ from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.writers import USAGES, open_results
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import check_topics
-from kafkalog_core.ops.compact.forecast import CompactRequest
-from kafkalog_core.ops.retain.forecaster import RetentionOptions
 from kafkalog_core.ops.usage.usage import UsageRequest, usage
 
 if TYPE_CHECKING:
@@ -68,13 +66,17 @@ def usage_request(
     if given["by"] == "kind" and given["compaction"]:
         raise click.UsageError("--compaction is of topics and partitions: leave out --by kind")
     check_topics(request.topics, targets)
-    retention = RetentionOptions(kafka=request, now_ms=now_ms)
-    compaction = CompactRequest(targets=(), now_ms=now_ms, kafka=request, jobs=jobs)
+    if given["by"] == "kind":
+        return UsageRequest(targets=targets, by="kind")
+    # Sums by kind are as quick as du: they do without the import of what forecasts.
+    from kafkalog_core.ops.compact.forecast import CompactRequest  # noqa: PLC0415 -- see above
+    from kafkalog_core.ops.retain.forecaster import RetentionOptions  # noqa: PLC0415 -- see above
+
     return UsageRequest(
         targets=targets,
         by=given["by"],
-        retention=None if given["by"] == "kind" else retention,
-        compaction=compaction if given["compaction"] else None,
+        retention=RetentionOptions(kafka=request, now_ms=now_ms),
+        compaction=CompactRequest(targets=(), now_ms=now_ms, kafka=request, jobs=jobs) if given["compaction"] else None,
     )
 
 

@@ -85,8 +85,9 @@ def _nothing(*, takes_all: bool) -> str:
 
 
 def _line(frozen: Frozen) -> PartitionLine:
-    texts = [f"linked {count_of(len(frozen.links), 'file')}"] if frozen.links else []
-    texts += [f"copied {count_of(len(frozen.copies), 'file')}"] if frozen.copies else []
+    link, copy = ("link", "copy") if frozen.is_planned else ("linked", "copied")
+    texts = [f"{link} {count_of(len(frozen.links), 'file')}"] if frozen.links else []
+    texts += [f"{copy} {count_of(len(frozen.copies), 'file')}"] if frozen.copies else []
     texts += [f"{count_of(frozen.here_before, 'file')} here before"] if frozen.here_before else []
     amount = size(sum(frozen.links) + sum(frozen.copies)) if frozen.links or frozen.copies else NONE
     return PartitionLine(

@@ -146,8 +146,11 @@ class ReplicaTable(SummaryTable["Comparison | Finding | GroupCosts"]):
         for path, impacts in of_copies.items():
             changed = [each for each in impacts if each.effect != "unchanged"]
             same = len(impacts) - len(changed)
-            text = f"If {_copy_of(names, path)} is kept, {count_of(same, 'group')} {'reads' if same == 1 else 'read'}"
-            text += f" on as before, and {count_of(len(changed), 'group')} {'does' if len(changed) == 1 else 'do'} not"
+            parts = [f"{count_of(same, 'group')} {'reads' if same == 1 else 'read'} on as before"] if same else []
+            if changed:
+                does = "does" if len(changed) == 1 else "do"
+                parts.append(f"{count_of(len(changed), 'group')} {does} not{'' if same else ' read on as before'}")
+            text = f"If {_copy_of(names, path)} is kept, {', and '.join(parts)}"
             lines += wrapped_texts(f"{text}{':' if changed else '.'}", self.width, "")
             for each in changed[:SHOWN_GROUPS]:
                 lines += sentence_texts(f"  group {each.commit.group}: {each.detail}", self.width, "", indent="    ")

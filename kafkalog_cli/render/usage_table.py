@@ -12,7 +12,6 @@ from kafkalog_cli.render.grid import TableColumn, count_column, draws_blocks, si
 from kafkalog_cli.render.summary import INDENT, SummaryTable, command_text, sentence_texts, status_line
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.ops.repair.assumptions import grouped
-from kafkalog_core.ops.usage.disk_items import LEFTOVERS
 from kafkalog_core.ops.usage.rows import directory_row, rows_of
 from kafkalog_core.ops.usage.usage import merged
 from kafkalog_core.text import count_of, moment, size
@@ -26,6 +25,7 @@ __all__ = ["UsageTable", "answer_of", "row_name"]
 
 SHOWN_ROWS: Final = 40
 _BAR: Final = 20
+_NEED: Final = 5 * 1024**3
 
 
 def row_name(row: Mapping[str, object]) -> str:
@@ -47,11 +47,14 @@ def answer_of(found: Sequence[DirUsage]) -> str:
     what = found[0].path if len(found) == 1 else count_of(len(found), "directory")
     what = what if all(each.is_whole for each in found) else f"the selected partitions of {what}"
     parts = [f"{size(_sum(rows, 'allocated_bytes'))} of {size(whole)} used by {what}, {size(free)} free"]
-    named = [row for row in rows_of(merged(found), found[0].by) if row.get("topic") is not None]
-    if named:
-        parts.append(
-            f"the largest is {found[0].by} {row_name(named[0])} with {human_bytes(named[0]['allocated_bytes'])}"
-        )
+    largest = next(iter(rows_of(merged(found), found[0].by)), None)
+    if largest is not None and largest.get("kind") is None:
+        is_topic = largest["topic"] is not None
+        name = f"{found[0].by} {row_name(largest)}" if is_topic else "files of no topic"
+        parts.append(f"the largest is {name} with {human_bytes(largest['allocated_bytes'])}")
+        size_bytes, path = max(each.largest_foreign for each in found)
+        if not is_topic and 2 * size_bytes > number(largest, "allocated_bytes"):
+            parts[-1] += f", most of it in {plain(path)} ({size(size_bytes)})"
     return "; ".join((*parts, _removable(found, rows)))
 
 
@@ -63,9 +66,6 @@ def _removable(found: Sequence[DirUsage], rows: Sequence[Mapping[str, object]]) 
         "preallocated indexes": "slack_allocated_bytes",
     }
     sums = {title: _sum(rows, name) for title, name in names.items()}
-    # As `freeze` leaves them: deleting the one name of a file frees nothing.
-    shares = [share.kinds for each in found for share in each.shares.values()]
-    sums["leftovers"] -= sum(kinds[kind].linked_bytes for kinds in shares for kind in LEFTOVERS & kinds.keys())
     texts = [f"{title} {size(size_bytes)}" for title, size_bytes in sums.items() if size_bytes]
     if found[0].now_ms is None:
         texts.append("retention: see --by topic")
@@ -101,7 +101,8 @@ class UsageTable(SummaryTable["DirUsage"]):
         sums = [directory_row(each) | {"name": self._name_of(each)} for each in self._found]
         whole = max(1, _sum(sums, "allocated_bytes"))
         fullest = min(self._found, key=lambda each: each.free_bytes)  # `free` takes one log directory
-        free = f"kafkalog free {shell_path(fullest.path or '.')} --need 5GiB"
+        need = "5GiB" if fullest.file_system_bytes > 10 * _NEED else f"{fullest.file_system_bytes // 10 // 1024**2}MiB"
+        free = f"kafkalog free {shell_path(fullest.path or '.')} --need {need}"
         return [
             *sentence_texts(f"{answer_of(self._found)}.", self.width, "bold"),
             Text(f"{INDENT}make room: {command_text(free)}", "bold"),

@@ -41,6 +41,14 @@ FREEZES: Final = {
         "Nothing needs to be done. To have the newer records too, run the same command again.",
         "A live broker appends to the active segment.",
     ),
+    "freeze.symbolic-link": FindingType(
+        "warning",
+        "This file is a symbolic link to {target}, and is not frozen: a hard link to it would be one more name of the "
+        "link, and not of the file.",
+        "Deletes the link, and keeps the file that it leads to.",
+        "Copy that file (cp -p) into the directory of the frozen partition, with the name of the link.",
+        "It is an error if it is a log: its records are not in the frozen partition. Kafka makes no symbolic links.",
+    ),
     "freeze.name-taken": FindingType(
         "warning",
         "Files here ({count}) have the names of other frozen files of this partition, so they are in a directory of "

@@ -130,6 +130,14 @@ REPLICAS: Final = {
         "the rest again. kafkalog verify lists everything that is wrong.",
         "A part that is damaged in one copy may be intact in another: compare the copies before you truncate anything.",
     ),
+    "replicas.damaged-everywhere": FindingType(
+        "error",
+        "Every copy is damaged at {where}: no copy has the records there.",
+        "Depends on the damage: kafkalog explain shows it for each finding of kafkalog verify.",
+        "Do not truncate a copy with --refetch: what follows the damage may not come back. Repair the copy to keep "
+        "first (kafkalog recover --only-copy).",
+        "No replica can bring these records back. A backup, or a system that has read the topic, may have them.",
+    ),
     "replicas.keep-lacks": FindingType(
         "error",
         "This is the copy to keep, but it lacks {records} records that another copy has: they are damaged or missing "

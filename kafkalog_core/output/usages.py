@@ -26,13 +26,18 @@ _PARTS: Final = (
     Column(
         "leftover_bytes",
         "int64",
-        "allocated to what a broker deletes by itself: .deleted, .cleaned and .tmp files, -delete directories",
+        "allocated to what a broker deletes by itself: .deleted, .cleaned and .tmp files, -delete directories; without "
+        "files that have other hard links",
     ),
     Column("moving_bytes", "int64", "allocated to -future directories and .swap files, which a broker goes on with"),
     Column("stray_bytes", "int64", "allocated to -stray directories, which brokers keep and do not serve"),
     Column("journal_bytes", "int64", "allocated to undo journals of kafkalog"),
     Column("foreign_bytes", "int64", "allocated to files that are not Kafka's, or that no broker reads by their names"),
-    Column("other_bytes", "int64", "allocated to the rest: snapshots, checkpoints, directories, links, unknown files"),
+    Column(
+        "other_bytes",
+        "int64",
+        "allocated to the rest: snapshots, checkpoints, directories, links, unknown files, leftovers with other links",
+    ),
     Column(
         "retention_bytes", "int64", "bytes of log that the next retention check deletes; null: unknown, or not asked"
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import time
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,21 @@ def test_a_deleted_topic_is_served_after_the_broker_has_deleted_its_files(broker
     _wait_until(lambda: not list(broker.log_dir.glob(f"{topic}-0*")))  # file.delete.delay.ms later
     assert served(to, topic) == records
     assert run("verify", to).status == 0
+
+
+def test_the_broker_deletes_a_symbolic_link_and_not_the_file(broker: Broker, tmp_path: Path) -> None:
+    topic = "moved-away"
+    asyncio.run(_write(broker, topic))
+    log = min(broker.partition_dir(topic).glob("*.log"))
+    content = log.read_bytes()
+    shutil.move(log, tmp_path / "moved")
+    log.symlink_to(tmp_path / "moved")
+    asyncio.run(clients.delete_topic(broker, topic))
+    done = run("freeze", broker.log_dir, "--topic", topic, "--to", broker.work_dir / "frozen-link")
+    assert done.status == 4
+    assert [row["code"] for row in done.rows if row["type"] == "finding"] == ["freeze.symbolic-link"]
+    _wait_until(lambda: not list(broker.log_dir.glob(f"{topic}-0*")))
+    assert (tmp_path / "moved").read_bytes() == content
 
 
 def test_what_retention_deletes_is_frozen_next_to_the_live_broker(broker: Broker) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_cli.render.cells import human_bytes, number
+from kafkalog_cli.render.cells import NONE, human_bytes, number
 from kafkalog_cli.render.report.html import Html, element, join
 from kafkalog_cli.render.usage_table import answer_of, row_name
 from kafkalog_core.ops.usage.rows import rows_of
@@ -132,7 +132,7 @@ def _section(found: DirUsage) -> Iterator[str]:
             "tr",
             element("th", row_name(row)),
             *(
-                element("td", human_bytes(row.get(name) or 0))
+                element("td", human_bytes(row[name]) if row.get(name) else NONE)
                 for name in ("allocated_bytes", "leftover_bytes", "retention_bytes")
             ),
             element("td", f"{number(row, 'files'):,}"),
@@ -144,8 +144,8 @@ def _section(found: DirUsage) -> Iterator[str]:
 
 def _part(name: str, size_bytes: int, kind: str, box: Box) -> Html:
     title = element("title", f"{name}: {human_bytes(size_bytes)}")
-    room = int((box.width - 8) / _LETTER)
-    fits = box.height >= 18 and room >= len(name)
-    label = element("text", name, x=box.x + 4, y=box.y + 14) if fits else None
+    room = int((box.width - 8) / _LETTER) if box.height >= 18 else 0
+    shown = next((each for each in (f"{name} {human_bytes(size_bytes)}", name) if len(each) <= room), None)
+    label = None if shown is None else element("text", shown, x=box.x + 4, y=box.y + 14)
     rect = element("rect", title, x=box.x, y=box.y, width=box.width, height=box.height, class_=kind or None)
     return join([rect, label])

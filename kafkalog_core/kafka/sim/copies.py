@@ -15,7 +15,7 @@ from kafkalog_core.errors import RefusedError, SelectionError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, TopicPartition
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds, read_extent
-from kafkalog_core.kafka.sim.logdir.leader_epochs import read_epoch_file
+from kafkalog_core.kafka.sim.logdir.leader_epochs import epochs_in_file
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.sim.named_dirs import identity_of
 from kafkalog_core.refusals import Refusal, WayOut
@@ -225,10 +225,8 @@ def read_log_copy(place: PartitionCopy, release: Release) -> LogCopy:
         raise denial(last.path) or StorageError("its last segment cannot be read", path=partition.path)
     end = 0 if extent is None else extent.end
     bounds = log_bounds(bases[0] if bases else None, place.context, rules_of(release), end_offset=end)
-    epochs = read_epoch_file(partition.path)
-    known = [] if epochs is None or epochs.refusal is not None else epochs.entries
     # A start discards entries after the end (LeaderEpochFileCache.truncateFromEnd).
-    latest = [each.epoch for each in known if each.start_offset <= end]
+    latest = [each.epoch for each in epochs_in_file(partition.path) if each.start_offset <= end]
     return LogCopy(
         place=place,
         partition=partition,

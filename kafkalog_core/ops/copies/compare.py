@@ -328,6 +328,8 @@ def _range_row(task: ReplicaTask, copies: Sequence[Copy], each: Range) -> Row:
 def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -> Iterator[Finding]:
     """Yield findings about copies that diverge, are damaged or lack records."""
     found_here = partial(found, topic=task.topic, partition=task.partition)
+    if verdict.lost is not None:
+        yield found_here("replicas.damaged-everywhere", reads[verdict.keep or 0].copy.place.path, where=verdict.lost)
     for number, (read, state) in enumerate(zip(reads, verdict.states, strict=True)):
         path, lacks = read.copy.place.path, verdict.lacks[number]
         if state == "divergent":

@@ -36,6 +36,7 @@ __all__ = [
     "Stretch",
     "Times",
     "contents_of",
+    "is_torn",
     "lockstep",
     "log_bytes",
     "span_of",
@@ -363,6 +364,11 @@ Absence = Literal["damaged", "gap", "behind", "trimmed"]
 _HARMLESS_TAILS: Final = frozenset({"torn-tail", "zero-filled"})
 
 
+def is_torn(flaws: Iterable[Flaw]) -> bool:
+    """Return whether damage after the last batch is only what an append in progress leaves."""
+    return all(flaw.reason in _HARMLESS_TAILS for flaw in flaws)
+
+
 class Share(NamedTuple):
     """The records of a copy; `group` is the same for copies that agree, which have `lacks` more records together.
 
@@ -415,8 +421,7 @@ class _Lane(Struct):
         if first < cursor.log_start:
             return "trimmed"
         if cursor.head is None:
-            is_torn = all(flaw.reason in _HARMLESS_TAILS for flaw in cursor.flaws)
-            return "behind" if is_torn else "damaged"
+            return "behind" if is_torn(cursor.flaws) else "damaged"
         return "damaged" if cursor.flaws else "gap"
 
     def look(self, max_bytes: int) -> Contents:

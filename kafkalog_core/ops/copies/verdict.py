@@ -10,13 +10,14 @@ from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.cluster import read_topic_ids
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
-from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
+from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart, History, epochs_in_file, truncation_offset
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.ops.copies.comparison import is_torn
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.storage.logdir import PartitionPath
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct
-from kafkalog_core.text import count_of, moment
+from kafkalog_core.text import count_of, first_of, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -140,12 +141,11 @@ def _place(path: PartitionPath, broker_dir: BrokerDir | None) -> ReplicaDir:
 def read_copy(place: ReplicaDir) -> Copy:
     """List the directory, and read its small files. Raises StorageError."""
     partition = read_partition(place.path)
-    epochs = read_epoch_file(place.path)
     return Copy(
         place=place,
         partition=partition,
         topic_id=_topic_id(partition),
-        epochs_in_file=() if epochs is None or epochs.refusal is not None else epochs.entries,
+        epochs_in_file=epochs_in_file(place.path),
     )
 
 
@@ -218,13 +218,15 @@ class ReplicaVerdict(Struct, frozen=True):
     """Whether the copy diverges below the offset at which its broker truncates it, so that no broker notices."""
     lacks: tuple[Lacks, ...]
     """Records that each copy lacks and the copies of the true history have."""
+    lost: str | None = None
+    """Where every copy is damaged, `offsets 60..67`; None: nowhere."""
 
     @property
     def state(self) -> State:
         """The worst state of all copies; the copy to keep may lack records too."""
         states: list[State] = [state for state in self.states if state != "keep"]
         lacks = None if self.keep is None else self.lacks[self.keep]
-        if lacks is not None and lacks.damaged:
+        if self.lost is not None or (lacks is not None and lacks.damaged):
             states.append("damaged")
         if lacks is not None and lacks.missing:
             states.append("missing")
@@ -239,6 +241,7 @@ class ReplicaVerdict(Struct, frozen=True):
 def judge(reads: Sequence[Read], differences: Differences) -> ReplicaVerdict:
     """Return the verdict on copies that were read to their ends."""
     truth, basis = _true_one(reads, differences)
+    lost = _lost(reads, differences)
     numbers = range(len(reads))
     if truth is None:
         firsts = [
@@ -247,7 +250,9 @@ def judge(reads: Sequence[Read], differences: Differences) -> ReplicaVerdict:
         ]
         states: tuple[State, ...] = tuple("identical" if offset is None else "divergent" for offset in firsts)
         lacks = tuple(read.lacks(numbers) for read in reads)
-        return ReplicaVerdict(None, None, states, tuple(firsts), (None,) * len(reads), (False,) * len(reads), lacks)
+        return ReplicaVerdict(
+            None, None, states, tuple(firsts), (None,) * len(reads), (False,) * len(reads), lacks, lost
+        )
     same = [number for number in numbers if _departs(reads, differences, number, truth) is None]
     lacks = tuple(read.lacks(same) for read in reads)
     keep = min(same, key=lambda number: _rank(reads[number], lacks[number]))
@@ -260,7 +265,16 @@ def judge(reads: Sequence[Read], differences: Differences) -> ReplicaVerdict:
     states = tuple(
         "keep" if number == keep else _state(reads[number], lacks[number], divergent[number]) for number in numbers
     )
-    return ReplicaVerdict(keep, basis, states, divergent, truncations, silent, lacks)
+    return ReplicaVerdict(keep, basis, states, divergent, truncations, silent, lacks, lost)
+
+
+def _lost(reads: Sequence[Read], differences: Differences) -> str | None:
+    """Return the offsets at which every copy is damaged; None: there are none."""
+    ranges = [f"{each.first}..{each.last}" for each in differences.ranges if set(each.has) == {"damaged"}]
+    ends = [read.cursor.end_offset for read in reads if read.cursor.flaws and not is_torn(read.cursor.flaws)]
+    if len(ends) == len(reads):  # damage after the last batch of each
+        ranges.append(f"{max(ends)}..?")
+    return f"offsets {first_of(ranges)}" if ranges else None
 
 
 def _rank(read: Read, lacks: Lacks) -> tuple[int, ...]:
@@ -346,7 +360,7 @@ def _state(read: Read, lacks: Lacks, divergent_at: int | None) -> State:
 
 def _harmless(cursor: BatchCursor) -> int:
     """Return the number of torn tails and preallocated ranges at the end, which are not damage."""
-    return len(cursor.flaws) if all(flaw.reason in {"torn-tail", "zero-filled"} for flaw in cursor.flaws) else 0
+    return len(cursor.flaws) if is_torn(cursor.flaws) else 0
 
 
 _SIMPLE: Final[dict[State, str]] = {
@@ -374,6 +388,8 @@ def reason(reads: Sequence[Read], verdict: ReplicaVerdict, assigned: Assigned | 
     if lacks.lost:
         parts.append(f"It lacks {count_of(lacks.lost, 'record')} that another copy has ({_of_kinds(lacks)}).")
     parts += of_cluster
+    if verdict.lost is not None:
+        parts.append(f"Every copy is damaged at {verdict.lost}.")
     risk = keep.counts.at_risk
     if risk.records:
         parts.append(
@@ -452,6 +468,8 @@ def advice(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> str:
     what = "Damaged" if flaw is None else f"Damaged at byte {flaw.position} of {flaw.path} ({flaw.reason})"
     if state == "missing":
         what = f"It has lost {count_of(lacks.missing, 'record')}, and no broker notices that"
+    if state == "damaged" and not lacks.damaged:
+        return f"{what}, and no other copy has what is lost there: truncate nothing, as no broker can send it again."
     if state == "damaged" and flaw is not None and flaw.reason != "unreadable":
         line = shell_line(["kafkalog", "recover", "--refetch", read.copy.place.path])
         return f"{what}: {_save_first(read)}truncate it there, and its broker fetches the rest again: {line}"

@@ -16,9 +16,10 @@ from kafkalog_core.findings import Finding, found
 from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
-from kafkalog_core.kafka.sim.logdir.leader_epochs import history, read_epoch_file
+from kafkalog_core.kafka.sim.logdir.leader_epochs import epochs_in_file, history
 from kafkalog_core.kafka.sim.logfiles import is_compacted
-from kafkalog_core.ops.copies.comparison import BatchCursor, Share, lockstep
+from kafkalog_core.ops.copies.comparison import NO_TIMES, BatchCursor, Share, lockstep
+from kafkalog_core.ops.copies.differences import AtRisk
 from kafkalog_core.ops.diff.request import difference
 from kafkalog_core.storage.access import code_of_error, denial
 from kafkalog_core.storage.partition import read_partition
@@ -102,23 +103,6 @@ class _Log(Struct, frozen=True):
         return self.segments[0].base_offset if self.segments else self.start
 
 
-class _Span(Struct):
-    """Records that changed in the same way: how many, and their first and last offset."""
-
-    records: int = 0
-    first: int | None = None
-    last: int | None = None
-
-    def add(self, stretch: Stretch, records: int) -> None:
-        self.records += records
-        self.first = stretch.first if self.first is None else min(self.first, stretch.first)
-        self.last = stretch.last if self.last is None else max(self.last, stretch.last)
-
-    @property
-    def columns(self) -> Row:
-        return {"records": self.records, "first_offset": self.first, "last_offset": self.last}
-
-
 def compare_logs(task: LogTask, advance: Callable[[int], None]) -> LogChanges:
     """Compare the copies of a partition. What cannot be read is a finding."""
     logs: list[_Log] = []
@@ -176,9 +160,7 @@ def _read(copy: PartitionCopy) -> _Log:
             raise error
     bases = [segment.base_offset for segment in partition.segments if segment.log is not None]
     bounds = log_bounds(bases[0] if bases else None, copy.context, rules_of(LATEST))
-    epochs = read_epoch_file(partition.path)
-    known = () if epochs is None or epochs.refusal is not None else epochs.entries
-    return _Log(partition, bounds.local_start, copy.cleaned_to, copy.knows_cleaner, known)
+    return _Log(partition, bounds.local_start, copy.cleaned_to, copy.knows_cleaner, epochs_in_file(partition.path))
 
 
 def _unshared(old: Sequence[Segment], new: Sequence[Segment]) -> list[Sequence[Segment]]:
@@ -219,7 +201,7 @@ class _Changes:
         self._task = task
         self._old, self._new = logs
         self._cursors = cursors
-        self._spans: dict[str, _Span] = {}
+        self._spans: dict[str, AtRisk] = {}
         # A follower may fetch what the leader's cleaner has left, and a checkpoint may be lost: any of them counts.
         self._cleaned_to = max(self._old.cleaned_to or 0, self._new.cleaned_to or 0)
         self._is_internal = is_compacted(task.topic, is_cleaned=None)
@@ -276,22 +258,37 @@ class _Changes:
 
     def _count(self, kind: str, stretch: Stretch, records: int) -> None:
         if records:  # a cleaner leaves batches without records, and takes them later
-            self._spans.setdefault(kind, _Span()).add(stretch, records)
+            span = self._spans.setdefault(kind, AtRisk())
+            span.add(records, stretch.first, stretch.last, NO_TIMES, ())
 
     # --- rows ---------------------------------------------------------------------------------------------------------
     def _row(self, change: str, **columns: object) -> Row:
         task = self._task
-        span: Row = self._spans[change].columns if change in self._spans else {}
+        span = self._columns(change)
         if span and not all(cursor.is_counted for cursor in self._cursors):
             span["records"] = None
         place: Row = {"topic": task.topic, "partition": task.partition, "path": self._new.partition.path}
         return difference("partition", change, task.name, **(place | span | columns))
 
+    def _columns(self, change: str) -> Row:
+        """Return the columns of the records that changed in this way; none: there are none."""
+        span = self._spans.get(change)
+        if span is None:
+            return {}
+        return {"records": span.records, "first_offset": span.first_offset, "last_offset": span.last_offset}
+
     def _dump(self, change: str) -> str:
         """Return the command that shows the records that only OLD has."""
         span = self._spans[change]
         return shell_line(
-            ["kafkalog", "dump", "--records", "--offsets", f"{span.first}..{span.last}", self._old.partition.path]
+            [
+                "kafkalog",
+                "dump",
+                "--records",
+                "--offsets",
+                f"{span.first_offset}..{span.last_offset}",
+                self._old.partition.path,
+            ]
         )
 
     def _truncated(self) -> Iterator[Row]:
@@ -301,9 +298,9 @@ class _Changes:
         (KIP-101, KIP-279). The recovery of an unclean start truncates too, and the broker may lead in the next epoch.
         """
         span = self._spans.get("truncated")
-        if span is None or span.first is None:
+        if span is None or span.first_offset is None:
             return
-        fork = span.first
+        fork = span.first_offset
         old, new = (
             history(log.epochs, cursor.epochs, cursor.end_offset)
             for log, cursor in zip((self._old, self._new), self._cursors, strict=True)
@@ -380,8 +377,7 @@ class _Changes:
             detail = "Segments deleted at the front: retention, or DeleteRecords up to the end of a segment."
         # Records before a log start offset within a segment are still in the file: their number is not known.
         is_counted = new.start <= new.first and all(cursor.is_counted for cursor in self._cursors)
-        is_counted = is_counted and "deleted" in self._spans
-        deleted: Row = self._spans["deleted"].columns if is_counted else {}
+        deleted = self._columns("deleted") if is_counted else {}
         change = "log-start" if old.start != new.start else "deleted"
         yield self._row(change, **bounds, **files, **deleted, detail=detail)
 
@@ -391,7 +387,7 @@ class _Changes:
         is_repaired: whether a row says already why sizes differ.
         """
         old, new = ({each.base_offset: each.size_bytes for each in log.segments} for log in (self._old, self._new))
-        fork = self._spans["truncated"].first if "truncated" in self._spans else None
+        fork = self._spans["truncated"].first_offset if "truncated" in self._spans else None
         common = [base for base in old.keys() & new.keys() if fork is None or base <= fork]
         # Up to the last segment that begins at one offset in both, so that their sizes are of the same offsets.
         end = max(common, default=0)

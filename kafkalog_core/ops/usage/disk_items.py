@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -121,7 +120,7 @@ class DiskItem(Struct, frozen=True):
         size_bytes: the apparent size, as in `ls -l`.
         allocated_bytes: the bytes of its blocks, which deleting it frees; less than the size if it is sparse.
         is_linked: whether it is a file with other hard links: deleting this name alone frees nothing.
-        is_repeated: whether another name of the same file came before; its bytes were counted there.
+        is_repeated: whether the bytes count with another name of the same file, of which one name has them.
         slack_bytes: of an offset or time index: the bytes after its entries, which a broker has preallocated.
         slack_allocated_bytes: the bytes of whole blocks among them, which truncating the file to its entries frees.
         finding: what is unknown of it, and why; None: all of it is known.
@@ -179,8 +178,7 @@ def _status(path: str) -> os.stat_result:
 
 
 def _partition(path: str, name: DirectoryName, seen: Seen) -> _Directory:
-    kind = _KIND_OF_DIRECTORY.get(name.state)
-    return _Directory(path, seen, name, kind, _active_log(path) if kind is None else None)
+    return _Directory(path, seen, name, _KIND_OF_DIRECTORY.get(name.state))
 
 
 _KIND_OF_DIRECTORY: Final = {
@@ -213,6 +211,8 @@ _REMOTE_KINDS: Final = frozenset({FileKind.REMOTE_OFFSET_INDEX, FileKind.REMOTE_
 _ENTRIES: Final = {ItemKind.OFFSET_INDEX: OFFSET_INDEX_ENTRY, ItemKind.TIME_INDEX: TIME_INDEX_ENTRY}
 _DIGITS: Final = 20
 _LARGEST: Final = f"{MAX_INT64:020d}"
+_OF_07: Final = ".kafka"
+_CLOSED: Final = ItemKind.CLOSED  # a member of an enumeration is looked up slowly, and this one for each file
 
 
 class _Directory:
@@ -223,23 +223,16 @@ class _Directory:
         seen: the files with several hard links.
         name: of the partition's directory that it is, or is in.
         kind: of everything in it; None: the names of its files decide.
-        active: the name of the active segment's log; None: it is none of a partition, or has no log.
     """
 
-    def __init__(
-        self,
-        path: str,
-        seen: Seen,
-        name: DirectoryName | None = None,
-        kind: ItemKind | None = None,
-        active: str | None = None,
-    ) -> None:
+    def __init__(self, path: str, seen: Seen, name: DirectoryName | None = None, kind: ItemKind | None = None) -> None:
         self._path = path
         self._seen = seen
         self._name = name
         self._kind = kind
-        self._active = active
         self._kinds: dict[str, ItemKind] = {}
+        self._last: DiskItem | None = None  # the log with the largest name by now
+        self._old: list[DiskItem] = []  # the logs of 0.7
 
     def items(self, status: os.stat_result) -> Iterator[DiskItem]:
         """Yield the directory itself and all that is in it."""
@@ -266,26 +259,58 @@ class _Directory:
         finally:
             entries.close()
             os.close(number)
+        yield from self._last_logs()
 
     def _listed(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[DiskItem]:
+        directory, of_all, kind_of = self._path, self._kind, self._kind_of
         for entry in entries:
-            name = entry.name
-            path = f"{self._path}/{name}"
             try:
                 status = entry.stat(follow_symlinks=False)
             except OSError as error:
+                path = f"{directory}/{entry.name}"
                 refusal = open_error(path, error)
                 if not isinstance(refusal, NotFoundError):
                     yield self._unknown(path, code_of_error(refusal), refusal)
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from self._inner(path, name).items(status)
-            elif not entry.is_file(follow_symlinks=False):
-                yield self._item(path, ItemKind.LINK if entry.is_symlink() else ItemKind.FOREIGN, status)
-            else:
-                kind = self._kind or self._kind_of(name)
-                is_long_index = kind in _ENTRIES and status.st_size > DISK_BLOCK_BYTES
-                yield self._index(path, kind, status) if is_long_index else self._item(path, kind, status)
+            name = entry.name
+            path = f"{directory}/{name}"
+            if not entry.is_file(follow_symlinks=False):
+                if entry.is_dir(follow_symlinks=False):
+                    yield from self._inner(path, name).items(status)
+                else:
+                    yield self._item(path, ItemKind.LINK if entry.is_symlink() else ItemKind.FOREIGN, status)
+                continue
+            kind = of_all or kind_of(name)
+            item = self._item(path, kind, status)
+            if kind is _CLOSED:
+                item = self._earlier_log(item)  # type: ignore[assignment]
+            elif status.st_size > DISK_BLOCK_BYTES and kind in _ENTRIES:
+                item = self._index(item)
+            if item is not None:
+                yield item
+
+    def _earlier_log(self, item: DiskItem) -> DiskItem | None:
+        """Keep a log that may be that of the active segment, and return one that is not; None: there is none yet."""
+        if item.path.endswith(_OF_07):
+            self._old.append(item)
+            return None
+        last = self._last
+        if last is not None and item.path < last.path:
+            return item
+        self._last = item
+        return last
+
+    def _last_logs(self) -> Iterator[DiskItem]:
+        """Yield the active segment's log, which is the one with the largest name, and the logs of 0.7."""
+        if self._last is None and self._old:
+            self._last = max(self._old, key=lambda item: item.path)
+            self._old.remove(self._last)
+        elif self._last is not None:
+            # LogLoader.loadSegmentFiles: after an upgrade no log of 0.7 is read.
+            self._old = [replace(item, kind=ItemKind.FOREIGN) for item in self._old]
+        if self._last is not None:
+            yield replace(self._last, kind=ItemKind.ACTIVE)
+        yield from self._old
 
     def _inner(self, path: str, name: str) -> _Directory:
         """Return a directory in this one."""
@@ -302,16 +327,10 @@ class _Directory:
         return _Directory(path, self._seen, self._name, ItemKind.FOREIGN)
 
     def _item(self, path: str, kind: ItemKind, status: os.stat_result) -> DiskItem:
-        is_linked = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
-        return DiskItem(
-            path,
-            kind,
-            self._name,
-            status.st_size,
-            status.st_blocks * STAT_BLOCK_BYTES,
-            is_linked,
-            is_linked and self._is_repeated(status),
-        )
+        item = DiskItem(path, kind, self._name, status.st_size, status.st_blocks * STAT_BLOCK_BYTES)
+        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
+            return replace(item, is_linked=True, is_repeated=self._is_repeated(status))
+        return item
 
     def _unknown(self, path: str, code: str, error: StorageError) -> DiskItem:
         return DiskItem(path, ItemKind.UNKNOWN, self._name, 0, 0, finding=self._found(code, path, error))
@@ -328,11 +347,10 @@ class _Directory:
         self._seen.add(identity)
         return False
 
-    def _index(self, path: str, kind: ItemKind, status: os.stat_result) -> DiskItem:
+    def _index(self, item: DiskItem) -> DiskItem:
         """Return the item of an index of more than one block: a smaller one has no block after its entries to free."""
-        item = self._item(path, kind, status)
-        size, allocated = item.size_bytes, item.allocated_bytes
-        layout = _ENTRIES[kind]
+        path, size, allocated = item.path, item.size_bytes, item.allocated_bytes
+        layout = _ENTRIES[item.kind]
         try:
             with Source.open(path) as source:
                 used = used_bytes(source, split_size(layout, size)[0] * layout.size)
@@ -344,15 +362,13 @@ class _Directory:
 
     def _kind_of(self, name: str) -> ItemKind:
         """Return the kind of a file by its name; those of segments differ only in their offset, and are parsed once."""
-        suffix = name[_DIGITS:]
-        if self._name is None or not (name[:_DIGITS].isdecimal() and name.isascii() and name[:_DIGITS] <= _LARGEST):
+        suffix, digits = name[_DIGITS:], name[:_DIGITS]
+        if self._name is None or not (digits.isdecimal() and name.isascii() and digits <= _LARGEST):
             return self._kind_by(parse_file_name(name))
         kind = self._kinds.get(suffix)
         if kind is None:
             kind = self._kinds[suffix] = self._kind_by(parse_file_name(name))
-        # A live broker may have rolled since the directory was searched for the last one.
-        is_last = kind is ItemKind.CLOSED and self._active is not None and name >= self._active
-        return ItemKind.ACTIVE if is_last else kind
+        return kind
 
     def _kind_by(self, name: FileName) -> ItemKind:
         if journal_run(name.raw) is not None:
@@ -365,14 +381,9 @@ class _Directory:
         if name.state is not FileState.LIVE:
             is_known = kind is not ItemKind.FOREIGN or name.kind is FileKind.TEMPORARY
             return _KIND_OF_STATE[name.state] if is_known else ItemKind.FOREIGN
-        return kind if self._is_read(name) else ItemKind.FOREIGN
-
-    def _is_read(self, name: FileName) -> bool:
-        """Return whether a broker reads a file of a segment under this name; true for other files."""
-        # LogLoader.loadSegmentFiles: no log whose name is not 20 digits, and after an upgrade none of 0.7
-        if name.kind in LOG_KINDS and (self._active or "").endswith(".kafka") != (name.kind is FileKind.LOG_V07):
-            return False
-        return name.canonical or name.kind not in LOG_KINDS | INDEX_KINDS
+        # LogLoader.loadSegmentFiles: no log whose name is not 20 digits
+        is_read = name.canonical or name.kind not in LOG_KINDS | INDEX_KINDS
+        return kind if is_read else ItemKind.FOREIGN
 
     @staticmethod
     def _kind_at_top(name: FileName) -> ItemKind:
@@ -380,17 +391,3 @@ class _Directory:
             return ItemKind.CHECKPOINT
         is_unfinished = name.state in {FileState.TEMPORARY, FileState.PARTIAL}
         return ItemKind.TEMPORARY if is_unfinished else ItemKind.FOREIGN
-
-
-def _active_log(path: str) -> str | None:
-    """Return the name of the last log in a partition's directory, of 0.7 only if no other one is there."""
-    last: dict[bool, str] = {}
-    # The walk itself reports a directory that cannot be listed.
-    with suppress(OSError), os.scandir(path) as entries:
-        for entry in entries:
-            name = entry.name
-            if name.endswith((".log", ".kafka")):
-                is_v07 = name.endswith(".kafka")
-                if name > last.get(is_v07, "") and parse_file_name(name).canonical:
-                    last[is_v07] = name
-    return last.get(False, last.get(True))

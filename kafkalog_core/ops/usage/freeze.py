@@ -124,7 +124,7 @@ def _findings_of(each: Frozen | Finding) -> list[Finding]:
 
 
 def freeze(request: FreezeRequest, report: Report, disk: Disk | None = None) -> Generator[Frozen | Finding, None, None]:
-    """Freeze, and yield what is kept of each directory once all of it is; a finding for one that cannot be listed.
+    """Freeze, and yield what is kept of each directory once all of it is; a finding for what cannot be frozen.
 
     Raises SelectionError (single files), RefusedError (the directory is not suitable) and WriteError.
     """

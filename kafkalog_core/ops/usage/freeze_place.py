@@ -68,6 +68,8 @@ def _problems(to: str, real: str, dirs: Sequence[ChosenDir]) -> Iterator[str]:
 
 def _ways(to: str, dirs: Sequence[ChosenDir], paths: Sequence[str], options: Sequence[str]) -> Iterator[WayOut]:
     """Yield a command for each file system: with a directory there that can hold the links, or a copy."""
+    # A copy, which may be the way out, must not be in a log directory either.
+    copies = "DIR" if broker_dir_around(existing_directory(os.path.realpath(to))) else shell_path(to)
     by_device: dict[int, list[ChosenDir]] = {}
     for each in dirs:
         by_device.setdefault(each.place.device, []).append(each)
@@ -84,7 +86,7 @@ def _ways(to: str, dirs: Sequence[ChosenDir], paths: Sequence[str], options: Seq
             more = f" (and {count_of(len(of_device) - 3, 'other')})" if len(of_device) > 3 else ""
             yield WayOut(
                 f"no directory outside of {roots[0]} is on its file system, so copy instead{more}",
-                f"cp -a -- {sources} {shell_path(to)}",
+                f"mkdir -p {copies} && cp -a -- {sources} {copies}",
             )
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget
 from kafkalog_core.errors import SelectionError, StorageError
-from kafkalog_core.format.names import SEGMENT_KINDS, DirectoryState, FileKind, FileState
+from kafkalog_core.findings import found
+from kafkalog_core.format.names import LOG_KINDS, SEGMENT_KINDS, DirectoryState, FileKind, FileState
 from kafkalog_core.kafka.sim.cluster import read_topic_id
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.ops.usage.frozen_dir import Origin
@@ -71,7 +72,7 @@ class ChosenDir(Struct, frozen=True, kw_only=True):
 
 
 def chosen_dirs(targets: Iterable[Target], *, takes_all: bool) -> Iterator[ChosenDir | Finding]:
-    """Yield what is frozen, directories that a broker deletes first; a finding for one that cannot be listed.
+    """Yield what is frozen, directories that a broker deletes first; a finding for what cannot be frozen.
 
     Raises SelectionError for a single file, and StorageError of a log directory.
     """
@@ -89,6 +90,17 @@ def chosen_dirs(targets: Iterable[Target], *, takes_all: bool) -> Iterator[Chose
             yield not_listed(place, error)
             continue
         name = place.name
+        for file in files:
+            if os.path.islink(file.info.path):
+                yield found(
+                    "freeze.symbolic-link",
+                    file.info.path,
+                    topic=name.topic,
+                    partition=name.partition,
+                    severity="error" if file.info.name.kind in LOG_KINDS else None,
+                    target=os.readlink(file.info.path),
+                )
+        files = tuple(file for file in files if not os.path.islink(file.info.path))
         if files and name.topic is not None and name.partition is not None:
             origin = Origin(
                 device=place.device,

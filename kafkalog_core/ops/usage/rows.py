@@ -64,6 +64,10 @@ def directory_row(found: DirUsage) -> Row:
 def share_row(share: SpaceShare) -> Row:
     """Return the columns of a share."""
     parts = {name: share.allocated(kinds) for name, kinds in (*_PARTS.items(), ("other_bytes", _OTHER))}
+    # As `freeze` leaves them: deleting one name of a file frees nothing.
+    linked = sum(share.kinds[kind].linked_bytes for kind in LEFTOVERS & share.kinds.keys())
+    parts["leftover_bytes"] -= linked
+    parts["other_bytes"] += linked
     return {
         **_sums(share.total),
         **parts,

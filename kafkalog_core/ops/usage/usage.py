@@ -5,16 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import FileTarget, LogDirTarget
-from kafkalog_core.errors import DeniedError, RefusedError, SelectionError, StorageError
-from kafkalog_core.findings import DENIED, Finding, found
+from kafkalog_core.errors import SelectionError
+from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES
-from kafkalog_core.kafka.sim.start.segment_views import check_now
-from kafkalog_core.ops.compact.compact import compact
-from kafkalog_core.ops.repair.context import target_dirs
-from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, read_view
-from kafkalog_core.ops.retain.retain import RetainRequest, retained_of
 from kafkalog_core.ops.usage.disk_items import DiskItem, ItemKind, Seen, disk_items
 from kafkalog_core.progress import NO_PROGRESS, Advance, Progress
 from kafkalog_core.storage.access import code_of_dir_error, open_error
@@ -22,16 +16,15 @@ from kafkalog_core.storage.changing.space import free_bytes
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from kafkalog_core.engine.pool import Workers
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.kafka.rules.releases import Release
-    from kafkalog_core.kafka.sim.start.segment_views import PartitionView
     from kafkalog_core.ops.compact.forecast import CompactRequest
     from kafkalog_core.ops.repair.assumptions import Assumption
-    from kafkalog_core.ops.repair.context import TargetDir
-    from kafkalog_core.ops.retain.forecaster import RetentionOptions
+    from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionOptions
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = ["By", "DirUsage", "Key", "KindSum", "SpaceShare", "UsageRequest", "merged", "usage", "usage_elsewhere"]
@@ -41,6 +34,7 @@ Key = tuple[str | None, int | None]
 """Topic and partition number; None where files are of no topic, or all of them are one sum."""
 
 _KEPT_FINDINGS: Final = 1000
+_FOREIGN: Final = ItemKind.FOREIGN
 
 
 class UsageRequest(Struct, frozen=True, kw_only=True):
@@ -74,12 +68,12 @@ class KindSum(Struct):
     def add(self, item: DiskItem) -> None:
         """Count one file or directory."""
         self.files += 1
+        size, allocated = item.size_bytes, item.allocated_bytes
         if item.is_linked:
             self.linked_files += 1
-            self.linked_bytes += 0 if item.is_repeated else item.allocated_bytes
-        if item.is_repeated:
-            return
-        size, allocated = item.size_bytes, item.allocated_bytes
+            if item.is_repeated:
+                return
+            self.linked_bytes += allocated
         self.size_bytes += size
         self.allocated_bytes += allocated
         # Less than a block is the end of the last one, or a small file that is stored in its inode.
@@ -168,6 +162,7 @@ class DirUsage(Struct, kw_only=True):
         file_system_bytes: the size of the file system.
         free_bytes: what the owner of the directory may still write there, as a broker that runs as its owner.
         shares: by topic and partition, in no order.
+        largest_foreign: bytes allocated to the largest file that is not Kafka's, and its path.
         findings: what could not be read, and partitions whose retention cannot be predicted.
         more_findings: number of further ones.
         assumptions: assumed values because of which retention would delete.
@@ -183,6 +178,7 @@ class DirUsage(Struct, kw_only=True):
     file_system_bytes: int = 0
     free_bytes: int = 0
     shares: dict[Key, SpaceShare] = field(default_factory=dict)
+    largest_foreign: tuple[int, str] = (0, "")
     findings: list[Finding] = field(default_factory=list)
     more_findings: int = 0
     assumptions: tuple[Assumption, ...] = ()
@@ -239,7 +235,12 @@ def usage(
     Raises SelectionError for single files, SettingError, and what `compact` raises.
     """
     tasks = [(root, targets, request) for root, targets in _by_directory(request.targets).items()]
-    saved = _saved(request, progress, workers)
+    saved: dict[str, dict[Key, int]] = {}
+    if request.compaction is not None:
+        from kafkalog_core.ops.usage.outlook import saved_by  # noqa: PLC0415 -- sums by kind need no forecast
+
+        roots = {place.path: root for root, targets, _ in tasks for target in targets for place in _places(target)}
+        saved = saved_by(replace(request.compaction, targets=request.targets), roots, progress, workers)
     seen: Seen = set()
     if workers is None:
         found_in: Iterable[DirUsage] = (_usage_of(*task, progress, seen) for task in tasks)
@@ -290,12 +291,16 @@ def _usage_of(
         if known_sum is None:
             known_sum = kinds[item.kind] = KindSum()
         known_sum.add(item)
+        if item.kind is _FOREIGN and item.allocated_bytes > result.largest_foreign[0]:
+            result.largest_foreign = item.allocated_bytes, item.path
         if item.finding is not None:
             result.add_finding(item.finding)
     _add_file_system(result)
     if request.retention is not None:
+        from kafkalog_core.ops.usage.outlook import add_retention  # noqa: PLC0415 -- as above
+
         result.now_ms = request.retention.now_ms
-        _add_retention(result, targets, request.retention, progress)
+        add_retention(result, targets, request.retention, progress)
     return result
 
 
@@ -311,84 +316,6 @@ def _add_file_system(result: DirUsage) -> None:
     result.file_system = directory.st_dev
     result.file_system_bytes = status.f_blocks * status.f_frsize
     result.free_bytes = free
-
-
-def _add_retention(result: DirUsage, targets: tuple[Target, ...], wanted: RetentionOptions, progress: Progress) -> None:
-    """Add what retention deletes, or why that is unknown: sizes are known all the same."""
-    assumptions: dict[Assumption, None] = {}
-    try:
-        # Raises DeniedError where this user may not read all of it.
-        for target in target_dirs(targets):
-            for (topic, partition), each in _forecasts(target, wanted, result, progress):
-                result.share(topic, partition).add_retention(each)
-                if isinstance(each, RetainForecast):
-                    assumptions.update(dict.fromkeys(each.assumptions))
-    except (RefusedError, StorageError) as error:
-        result.retention_problem = error.message
-        path = error.path or result.path
-        if isinstance(error, DeniedError) and all(finding.path != path for finding in result.findings):
-            result.add_finding(found(DENIED, path, reason=error.message))
-        for share in result.shares.values():
-            share.retention_bytes = share.retention_segments = share.next_due_ms = share.unforeseen = None
-    else:
-        result.assumptions = tuple(assumptions)
-
-
-def _forecasts(
-    target: TargetDir, wanted: RetentionOptions, result: DirUsage, progress: Progress
-) -> Iterator[tuple[Key, RetainForecast | Finding]]:
-    """Yield the forecast of each partition, which is read, predicted and forgotten before the next one.
-
-    Raises RefusedError after the last one if the data of all partitions is later than now, as `retain` does before the
-    first one: it holds all partitions.
-    """
-    forecaster, request = RetentionForecaster(target, wanted), RetainRequest(target=target, wanted=wanted)
-    result.release = forecaster.context.release
-    refusals: list[RefusedError | None] = []
-    for task in forecaster.view_tasks():
-        progress.advance(0)
-        view, key = read_view(task), (task.place.name.topic, task.place.name.partition)
-        if isinstance(view, Finding):
-            yield key, view
-            continue
-        if any(segment.size_bytes for segment in view.segments):
-            refusals.append(_refusal(view, wanted.now_ms))
-        yield from ((key, each) for each in retained_of(request, forecaster, [forecaster.forecast_of(view)]))
-    if refusals and refusals[0] is not None and None not in refusals:
-        raise refusals[0]
-
-
-def _refusal(view: PartitionView, now_ms: int) -> RefusedError | None:
-    try:
-        check_now([view], now_ms)
-    except RefusedError as error:
-        return error
-    return None
-
-
-def _saved(request: UsageRequest, progress: Progress, workers: Workers | None) -> dict[str, dict[Key, int]]:
-    """Return the bytes that a clean saves, by log directory and partition; empty if that was not asked for."""
-    saved: dict[str, dict[Key, int]] = {}
-    if request.compaction is None:
-        return saved
-    roots = {
-        place.path: root
-        for root, targets in _by_directory(request.targets).items()
-        for target in targets
-        for place in _places(target)
-    }
-    for forecast in compact(replace(request.compaction, targets=request.targets), Report(), progress, workers=workers):
-        row = forecast.partition
-        topic, partition, before, after = (row.get(name) for name in _OF_CLEAN)
-        # Also where the log is not dirty enough for a broker to clean it now
-        if isinstance(before, int) and isinstance(after, int):
-            key = topic if isinstance(topic, str) else None, partition if isinstance(partition, int) else None
-            of_root = saved.setdefault(roots[str(row["path"])], {})
-            of_root[key] = of_root.get(key, 0) + before - after
-    return saved
-
-
-_OF_CLEAN: Final = ("topic", "partition", "bytes_before", "bytes_after")
 
 
 def _places(target: Target) -> tuple[PartitionPath, ...]:

@@ -107,6 +107,17 @@ def test_each_is_damaged_elsewhere(tmp_path: Path) -> None:
     assert codes(comparison) == ["replicas.damaged", "replicas.keep-lacks"]
 
 
+def test_what_is_damaged_in_every_copy_is_reported_and_no_copy_is_truncated(tmp_path: Path) -> None:
+    log = batches(0, 49)
+    bad = [batch[:-1] + bytes([batch[-1] ^ (0xFF if row in {4, 9} else 0)]) for row, batch in enumerate(log)]
+    comparison = compared(lay(tmp_path, 1, {0: bad}), lay(tmp_path, 2, {0: bad}))
+    assert comparison.replica["state"] == "damaged"
+    assert "Every copy is damaged at offsets 20..24, 45..?." in str(comparison.replica["reason"])
+    assert codes(comparison) == ["replicas.damaged-everywhere"]
+    assert "truncate nothing" in str(comparison.copies[1]["advice"])
+    assert not any("--refetch" in str(copy["advice"]) for copy in comparison.copies)
+
+
 def test_the_copy_to_keep_is_never_told_to_be_deleted(tmp_path: Path) -> None:
     """It alone has the latest epoch, and is damaged where the other one is whole."""
     log = batches(0, 49)

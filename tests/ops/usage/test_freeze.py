@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.engine.report import Report
 from kafkalog_core.engine.targets import resolve
+from kafkalog_core.ops.usage import freeze_place
 from kafkalog_core.ops.usage.freeze import FreezeRequest, Frozen, freeze
 from kafkalog_core.ops.usage.frozen_dir import MANIFEST
 from kafkalog_core.storage.changing import writer
@@ -202,6 +204,32 @@ def test_a_directory_in_a_log_directory_is_refused_with_another_one(kafka: Path,
 
 
 @pytest.mark.skipif(not os.path.isdir(SHM), reason="no second file system at hand")
+def test_a_file_that_is_a_symbolic_link_is_reported_and_not_frozen(kafka: Path, tmp_path: Path) -> None:
+    for directory in (kafka / DELETED, kafka / "customers-0"):
+        shutil.move(directory / LOG, tmp_path / directory.name)
+        (directory / LOG).symlink_to(tmp_path / directory.name)
+    for number, options in enumerate((["--dry-run"], [], ["--all"])):
+        result = run(kafka, "--ndjson", *options, "--to", tmp_path / f"frozen-{number}")
+        assert result.exit_code == 4, result.output
+        rows = [row for row in map(json.loads, result.stdout.splitlines()) if row["type"] == "finding"]
+        assert {row["code"] for row in rows} == {"freeze.symbolic-link"}
+        named = {row["file"] for row in rows}
+        assert named == {str(kafka / name / LOG) for name in [DELETED, *["customers-0"] * ("--all" in options)]}
+    assert not [path for path in tmp_path.rglob("frozen-*/**/*") if path.is_symlink()]
+
+
+def test_the_copy_that_is_the_last_way_out_works_and_is_outside_of_log_directories(
+    kafka: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freeze_place, "_near", lambda root, name: None)  # the whole file system is the log directory
+    inside = run(kafka, "--to", kafka / "frozen")
+    assert inside.exit_code == 3
+    assert inside.stderr.splitlines()[-1].endswith(" DIR")
+    to = tmp_path / "none" / "to"
+    subprocess.run(["sh", "-c", run(kafka, "--to", to).stderr.splitlines()[-1]], check=True)
+    assert (to / DELETED / LOG).read_bytes() == (kafka / DELETED / LOG).read_bytes()
+
+
 def test_another_file_system_is_refused_with_a_directory_that_works(kafka: Path, tmp_path: Path) -> None:
     if os.stat(SHM).st_dev == tmp_path.stat().st_dev:
         pytest.skip("no second file system at hand")

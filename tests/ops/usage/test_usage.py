@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -157,6 +158,29 @@ def test_selected_partitions_only(log_dir: Path) -> None:
     assert "used by the selected partitions of" in run("--topic", "t", log_dir).stdout
 
 
+def test_the_largest_file_of_no_topic_is_named(log_dir: Path) -> None:
+    dump = log_dir / "heap.hprof"
+    dump.write_bytes(bytes(3_000_000))
+    first = run(log_dir).stdout.splitlines()[0]
+    assert f"the largest is files of no topic with 2.9 MiB, most of it in {dump} (2.9 MiB)" in first
+
+
+def test_less_is_needed_on_a_small_file_system(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = SimpleNamespace(f_blocks=640, f_frsize=1024**2, f_bavail=10, f_bfree=10)
+    monkeypatch.setattr(os, "statvfs", lambda path: small)
+    assert f"kafkalog free {log_dir} --need 64MiB" in run(log_dir).stdout
+
+
+def test_leftovers_that_were_frozen_are_not_what_may_go(log_dir: Path, tmp_path: Path) -> None:
+    before = next(row for row in rows(log_dir) if row["type"] == "usage_directory")
+    assert before["leftover_bytes"] > 0
+    assert CliRunner().invoke(cli, ["freeze", str(log_dir), "--to", str(tmp_path / "frozen")]).exit_code == 0
+    after = next(row for row in rows(log_dir) if row["type"] == "usage_directory")
+    assert after["leftover_bytes"] == 0
+    assert after["other_bytes"] == before["other_bytes"] + before["leftover_bytes"]
+    assert after["linked_bytes"] >= before["leftover_bytes"]  # the small files of t-1 are frozen with it
+
+
 def test_what_a_clean_saves(log_dir: Path) -> None:
     for number in range(5):
         base = LOG_END + number * 10
@@ -175,6 +199,7 @@ def test_what_this_user_may_not_see_is_named(log_dir: Path) -> None:
     for path in (log_dir, *log_dir.iterdir()):
         path.chmod(0o755 if path.is_dir() else 0o644)
     (log_dir / "u-0").chmod(0o700)
+    run(log_dir)  # imports what the other user may not read, where Python is below /root
     groups = os.getgroups()
     os.setgroups([])
     os.seteuid(65534)

@@ -64,6 +64,12 @@ def read_epoch_file(directory: str, *, most: int | None = None) -> EpochFile | N
     return EpochFile(path, tuple(entries), refusal)
 
 
+def epochs_in_file(directory: str) -> tuple[EpochStart, ...]:
+    """Return the epochs in the file of a partition directory; empty: there is none, or a broker refuses it."""
+    epochs = read_epoch_file(directory)
+    return () if epochs is None or epochs.refusal is not None else epochs.entries
+
+
 class EpochCache:
     """Leader epochs, ascending.
 
