@@ -74,7 +74,7 @@ class NodeRows:
         parent = path
         while parent and parent not in self._tree.nodes:
             parent = parent.rpartition("/")[0]
-        names = self._children.get(parent, [])
+        names = [each.rpartition("/")[2] for each in self._children.get(parent, ())]
         missing = path[len(parent) + 1 :].partition("/")[0]
         near = [f"{parent}/{name}" for name in names_near(missing, names)]
         meant = f" (is {' or '.join(near)} meant?)" if near else ""
