@@ -61,8 +61,8 @@ def test_what_is_missing_comes_first(tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_start_comes_first(secured: Path) -> None:
     """Its logs have every transaction; ZooKeeper 3.5.4 and later want a snapshot."""
-    (snapshot,) = (secured / "data" / "version-2").glob("snapshot.*")
-    snapshot.write_bytes(snapshot.read_bytes()[:300])
+    for snapshot in (secured / "data" / "version-2").glob("snapshot.*"):
+        snapshot.write_bytes(snapshot.read_bytes()[:20])
     done = run(secured / "data")
     assert done.exit_code == 4
     answer = " ".join(done.stdout.partition("\n\n")[0].split())
