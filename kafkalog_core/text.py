@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from msgspec.json import Encoder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -78,13 +80,20 @@ def moment(time_ms: int) -> str:
     return (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
+_ENCODER: Final = Encoder()
+_ANY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
 _CONTROLS: Final = re.compile("[\x7f-\x9f]")
 
 
 def json_text(value: object) -> str:
     """Return the value as JSON."""
-    return _CONTROLS.sub(_escaped, _ENCODER.encode(value))  # JSON has none of these outside texts
+    try:
+        text = str(_ENCODER.encode(value), "utf-8")
+    except (TypeError, ValueError):  # names of files with lone surrogates, and subclasses of texts and numbers
+        text = _ANY_ENCODER.encode(value)
+    if text.isascii() and "\x7f" not in text:  # nearly always
+        return text
+    return _CONTROLS.sub(_escaped, text)  # JSON has none of these outside texts
 
 
 def json_string(text: str) -> str:

@@ -35,6 +35,10 @@ Row = dict[str, Any]
 SHOWN: Final = 50
 SHOWN_NODES: Final = 2000
 _NO_LEADER: Final = frozenset({-1, -2})
+_IN_ANSWER: Final = {
+    "zookeeper.other-cluster": "A LOG DIRECTORY IS OF ANOTHER CLUSTER",
+    "zookeeper.no-snapshot": "NO SNAPSHOT CAN BE USED, so that a server of 3.5.4 or later does not start",
+}
 
 
 def _zxid(title: str, name: str, rank: int = 0) -> TableColumn:
@@ -211,7 +215,9 @@ class ZookeeperTable(SummaryTable["RowsFound | ZookeeperFound | ZookeeperBasis"]
         lines: list[Text] = []
         for each in self._clusters:
             lines += [Text()] if lines else []
-            lines += sentence_texts(closed(_verdict(each)), self.width, "bold" if _is_whole(each.row) else "bold red")
+            more = self._more_of_answer()
+            style = "bold red" if more or not _is_whole(each.row) else "bold"
+            lines += sentence_texts(closed(_verdict(each) + more), self.width, style)
             if each.state is not None:
                 lines += self._cluster(each.row, each.state)
         return lines + table_lines(_SERVERS, self._servers, self.width, noun="server", most=SHOWN)
@@ -263,6 +269,11 @@ class ZookeeperTable(SummaryTable["RowsFound | ZookeeperFound | ZookeeperBasis"]
         if self._mode == "history":
             return _CHANGES, "change", f"{count_of(self._count, 'change')} in the logs"
         return _NODES, "node", count_of(self._count, "node")
+
+    def _more_of_answer(self) -> str:
+        """Return what the first sentence has to add, clauses: which findings change what the user does next."""
+        codes = {finding.code for finding in self._basis.findings}
+        return "".join(f"; {clause}" for code, clause in _IN_ANSWER.items() if code in codes)
 
     # --- other answers ------------------------------------------------------------------------------------------------
     def _gap(self) -> str:

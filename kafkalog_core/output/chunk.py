@@ -132,12 +132,12 @@ def json_object(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) 
 
 def _objects(table: Table, bytes_mode: BytesMode) -> Callable[[Mapping[str, object]], dict[str, object]]:
     """Return what makes the JSON objects of the rows of a table."""
-    names = table.names[1:]
+    names = table.names
     columns = [column for column in table.columns if column.kind in {"bytes", "headers"}]
 
     def made(row: Mapping[str, object]) -> dict[str, object]:
-        get = row.get
-        result = {"type": table.name} | {name: get(name) for name in names}
+        result: dict[str, object] = dict(zip(names, map(row.get, names), strict=True))
+        result["type"] = table.name
         for column in columns:
             value = result[column.name]
             if column.kind == "bytes":

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog_core.text import json_string
+from kafkalog_core.text import json_string, json_text
 from kafkalog_core.wire.codec import UNKNOWN_TAGS
 from kafkalog_core.wire.schemas import schema_of
 
@@ -59,7 +59,7 @@ def _bool_text(value: bool) -> str:
 
 def _float_text(value: float) -> str:
     if isfinite(value):
-        return repr(value)
+        return json_text(value)
     return '"NaN"' if value != value else '"Infinity"' if value > 0 else '"-Infinity"'  # noqa: PLR0124 -- NaN
 
 

@@ -11,6 +11,9 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from msgspec import DecodeError
+from msgspec.json import Decoder
+
 from kafkalog_core.structs import Struct
 from kafkalog_core.topics.cluster_names import is_secret
 
@@ -35,7 +38,7 @@ _SCRAM_NAMES: Final = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 _WILDCARD_07: Final = re.compile(r"([*!])(\d+)\1(.*)\1", re.DOTALL)
 _PLACES: Final = ("/brokers/ids", "/brokers/topics", "/cluster/id", "/kafka-acl", "/config/topics")
 """Nodes that only the root of a Kafka cluster has."""
-_DECODER: Final = json.JSONDecoder()
+_DECODER: Final = Decoder()
 _TOPS: Final = ("brokers", "cluster", "config", "consumers", "kafka-acl", "admin")
 
 
@@ -84,6 +87,9 @@ def read_node(path: str, data: bytes | None) -> KafkaNode | None:
         path: below the chroot.
         data: of the node.
     """
+    # Half of a large tree are the nodes above partition states, which have no data and mean nothing.
+    if data is None and "/partitions/" in path and not path.endswith("/state"):
+        return None
     for pattern, kind, read in _NODES_BELOW.get(path.split("/", 2)[1] if path else "", ()):
         match = pattern.fullmatch(path)
         if match is None:
@@ -113,24 +119,21 @@ def _text(data: bytes | None) -> str:
 
 def _object(data: bytes | None) -> Fields:
     """Return the JSON object of a node."""
-    text = _text(data)
     try:
-        value = _decoded(text)
+        value = _DECODER.decode(data) if data else None
+    except (DecodeError, ValueError, RecursionError):
+        value = _odd_value(_text(data))
+    if not isinstance(value, dict):
+        raise _BadNodeError("the data is not a JSON object" if data else "the node has no data")
+    return value
+
+
+def _odd_value(text: str) -> object:
+    """Return a JSON value with what JSON does not have, such as half of a surrogate pair, which Kafka reads."""
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise _BadNodeError("the data is not JSON") from None
-    if not isinstance(value, dict):
-        raise _BadNodeError("the data is not a JSON object")
-    return value
-
-
-def _decoded(text: str) -> object:
-    """Return a JSON value. `json.loads` looks for spaces around it, and there may be millions of nodes."""
-    if text[:1] != "{" or text[-1:] != "}":
-        return json.loads(text)
-    value, end = _DECODER.raw_decode(text)
-    if end != len(text):
-        raise ValueError("more follows the object")
-    return value
 
 
 def _number(value: object) -> int | None:

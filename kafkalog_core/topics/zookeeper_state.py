@@ -119,8 +119,7 @@ def _state_of(chroot: str, nodes: Mapping[str, Znode]) -> KafkaState:
     state = KafkaState(chroot=chroot)
     prefix = f"{chroot}/"
     for path, node in nodes.items():
-        # Half of a large tree are the nodes above partition states, which have no data and mean nothing.
-        if not path.startswith(prefix) or (node.data is None and "/partitions/" in path):
+        if not path.startswith(prefix):
             continue
         read = read_node(path[len(chroot) :], node.data)
         if read is None:
@@ -148,9 +147,16 @@ def _take_broker(state: KafkaState, fields: Fields, node: Znode) -> None:
     state.brokers[fields["broker"]] = fields | {"epoch": node.stat.czxid}
 
 
+def _topic(state: KafkaState, fields: Fields) -> TopicNodes:
+    topic = state.topics.get(fields["topic"])
+    if topic is None:
+        topic = state.topics[fields["topic"]] = TopicNodes()
+    return topic
+
+
 def _take_topic(state: KafkaState, fields: Fields, node: Znode) -> None:
     del node
-    topic = state.topics.setdefault(fields["topic"], TopicNodes())
+    topic = _topic(state, fields)
     topic.topic_id = fields.get("topic_id")
     for number, replicas in fields["replicas"].items():
         topic.partitions[number] = PartitionNodes(
@@ -161,8 +167,10 @@ def _take_topic(state: KafkaState, fields: Fields, node: Znode) -> None:
 
 
 def _take_partition(state: KafkaState, fields: Fields, node: Znode) -> None:
-    topic = state.topics.setdefault(fields["topic"], TopicNodes())
-    partition = topic.partitions.setdefault(fields["partition"], PartitionNodes(replicas=[]))
+    topic = _topic(state, fields)
+    partition = topic.partitions.get(fields["partition"])
+    if partition is None:
+        partition = topic.partitions[fields["partition"]] = PartitionNodes(replicas=[])
     partition.leader, partition.leader_epoch = fields["leader"], fields["leader_epoch"]
     partition.isr, partition.is_recovering = fields["isr"], fields["recovering"]
     partition.version = node.stat.version
@@ -170,12 +178,12 @@ def _take_partition(state: KafkaState, fields: Fields, node: Znode) -> None:
 
 def _take_07(state: KafkaState, fields: Fields, node: Znode) -> None:
     del node
-    state.topics.setdefault(fields["topic"], TopicNodes()).partitions_07[fields["broker"]] = fields["value"]
+    _topic(state, fields).partitions_07[fields["broker"]] = fields["value"]
 
 
 def _take_deletion(state: KafkaState, fields: Fields, node: Znode) -> None:
     del node
-    state.topics.setdefault(fields["topic"], TopicNodes()).is_deleted = True
+    _topic(state, fields).is_deleted = True
 
 
 def _take_config(state: KafkaState, fields: Fields, node: Znode) -> None:

@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-SECONDS: Final = 60
+SECONDS: Final = 300
+"""A busy machine takes long."""
+_PATIENCE: Final = {
+    "broker.session.timeout.ms": "10000",  # half of it is the time that a registration may take
+    "controller.quorum.fetch.timeout.ms": "6000",
+    "controller.quorum.request.timeout.ms": "6000",
+}
+"""Settings with which three nodes that start together on a busy machine find a leader and keep it."""
 METADATA: Final = "__cluster_metadata-0"
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -91,12 +98,16 @@ class QuorumNode(Broker):
         return self.log_dir / METADATA
 
     def _places(self, controller_port: int) -> dict[str, str]:
-        settings = super()._places(controller_port) | {
-            "node.id": str(self.number),
-            "authorizer.class.name": _AUTHORIZER,
-            "super.users": "User:ANONYMOUS",
-            "default.replication.factor": "3",
-        }
+        settings = (
+            super()._places(controller_port)
+            | _PATIENCE
+            | {
+                "node.id": str(self.number),
+                "authorizer.class.name": _AUTHORIZER,
+                "super.users": "User:ANONYMOUS",
+                "default.replication.factor": "3",
+            }
+        )
         del settings["controller.quorum.bootstrap.servers"]
         settings |= self.quorum_setting()
         if not self.is_controller:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from tests.integration import quorums
-from tests.integration.quorums import admin_of, cluster, described, leaders, make, start_all, wait_for
+from tests.integration.quorums import SECONDS, admin_of, cluster, described, leaders, make, start_all, wait_for
 from tests.integration.repairing import run
 from tests.support.live import QUIET
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 LAGS = ("lags", 0)
-SECONDS = 60
 
 
 def isr(node: QuorumNode) -> set[int]:

@@ -39,7 +39,7 @@ METADATA: Final = "__cluster_metadata-0"
 ROUNDS: Final = 4
 SENT: Final = 50
 FETCHES: Final = 20
-SECONDS: Final = 60
+SECONDS: Final = 300
 _TOOLS: Final = "org.apache.kafka.tools."
 
 

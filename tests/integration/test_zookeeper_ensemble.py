@@ -74,18 +74,27 @@ def create(server: ZooKeeperServer, *names: str) -> set[str]:
     return set(line.split())
 
 
-@pytest.fixture
-def ensemble(tmp_path: Path) -> Ensemble:
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Ensemble:
     """Three servers that were killed when each of them had the same nodes."""
     try:
         libs_of(VERSION)
     except jars.MissingError as missing:
         pytest.skip(str(missing))
-    ensemble = Ensemble(tmp_path)
+    ensemble = Ensemble(tmp_path_factory.mktemp("ensemble"))
     with ensemble.running(*SERVERS) as servers:
         create(servers[1], "a", "b")
         for server in servers.values():
             assert {"a", "b"} <= create(server)
+    return ensemble
+
+
+@pytest.fixture
+def ensemble(killed: Ensemble, tmp_path: Path) -> Ensemble:
+    """The same, of one test alone."""
+    ensemble = Ensemble(tmp_path)
+    for number in SERVERS:
+        shutil.copytree(killed.data_dir(number), ensemble.data_dir(number), dirs_exist_ok=True)
     return ensemble
 
 

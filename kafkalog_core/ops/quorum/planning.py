@@ -98,9 +98,10 @@ class _Planner:
             if each is not disk and each is not quorum.furthest:
                 sentences += [f"If {_name(each)} decides: {text}" for text in self._lost_with(each)]
         sentences += [*self._lost_with(disk), self._forms()]
+        problem = "" if disk.problem is None else f"; BUT IT IS DAMAGED, OR DOES NOT LOAD: {disk.problem}"
         found = self._report(
             f"{_name(disk)} has the longest metadata log{self._of_named()}: it ends at offset {disk.end.offset} in "
-            f"epoch {disk.end.epoch}",
+            f"epoch {disk.end.epoch}{problem}",
             sentences,
             self._lost_rows(disk),
         )
@@ -302,14 +303,16 @@ class _Planner:
                 f"The disks of {named} of {voters_text(quorum.voters)} are named, a majority: start these nodes, and "
                 "they form a quorum without any change"
             )
+        alone = "" if self._disk.problem else ". If the others are lost, go on with the longest log alone"
         return (
             f"The disks of {named} of {voters_text(quorum.voters)} are named, fewer than a majority of "
-            f"{quorum.majority}: these nodes wait for the others for ever. If the others are lost, go on with the "
-            "longest log alone"
+            f"{quorum.majority}: these nodes wait for the others for ever{alone}"
         )
 
     def _next_command(self) -> str | None:
         quorum = self._quorum
+        if self._disk.problem is not None:
+            return _verify(self._disk).command
         if not quorum.voters or len(quorum.members) >= quorum.majority:
             return None
         return f"kafkalog quorum {' '.join(shell_path(disk.log_dir) for disk in quorum.disks)} {STANDALONE}"

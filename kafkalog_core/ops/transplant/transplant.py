@@ -16,7 +16,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from kafkalog_core.errors import FormatError, SelectionError, StorageError
+from kafkalog_core.errors import FormatError, RefusedError, SelectionError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import (
@@ -29,6 +29,7 @@ from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.sim.cluster import metadata_file, read_topic_id
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.metadata_log import read_image
+from kafkalog_core.kafka.sim.named_dirs import identity_of
 from kafkalog_core.ops.checkpoint.file_repair import read_text
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.transplant.destination import Destination, is_metadata_of, read_destination
@@ -80,7 +81,7 @@ def plan_transplant(request: PlanRequest, stage: Stage, progress: Progress) -> P
 
     Raises:
         SelectionError: The request does not name a whole log directory, or the new cluster cannot be read from a file.
-        RefusedError: The given log directory is not one of the new cluster.
+        RefusedError: The given log directory is not one of the new cluster, or those in PATH are of several clusters.
         StorageError: A file cannot be read.
     """
     target = request.target
@@ -101,6 +102,7 @@ class _Planner:
         self._cluster_id = str(request.options["cluster_id"])
         node_id = request.options.get("node_id")
         self._node_id = broker_dir.node_id if node_id is None else str(node_id)
+        self._check_origin()
         self._destination = self._read_destination()
         self._metadata_dir = f"{self._root}/{METADATA_TOPIC}-0"
         self._findings: list[Finding] = []
@@ -136,6 +138,28 @@ class _Planner:
             undecided=self._undecided,
             verdict=self._verdict(len(places)),
         )
+
+    def _check_origin(self) -> None:
+        """Raise RefusedError for directories of several clusters, or of several nodes that --node-id makes one.
+
+        What one of them knows is not true of the others. A run that was interrupted leaves some that have the new ids
+        already.
+        """
+        named = {path: identity_of(path) for path in (self._root, *self._request.target.named_dirs.paths)}
+        clusters = {each.cluster_id: path for path, each in named.items()}
+        nodes = {each.node_id: path for path, each in named.items()}
+        is_one_node = self._request.options.get("node_id") is not None
+        for ids, new_id, kind, key in (
+            (clusters, self._cluster_id, "cluster", "cluster.id"),
+            (nodes if is_one_node else {}, self._node_id, "node", "node.id"),
+        ):
+            shown = [f"{path} has {old_id}" for old_id, path in ids.items() if old_id not in {None, new_id}]
+            if len(shown) > 1:
+                reason = (
+                    f"the log directories are of several {kind}s, by {key} of their meta.properties: "
+                    f"{first_of(shown, joint='; ')}"
+                )
+                raise RefusedError(Refusal(reason, (WayOut(f"name those of one {kind}"),)))
 
     def _read_destination(self) -> Destination | None:
         """Return the new cluster, from the directory of the same node if it was given; None: none was given."""

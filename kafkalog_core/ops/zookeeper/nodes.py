@@ -74,7 +74,7 @@ class NodeRows:
         parent = path
         while parent and parent not in self._tree.nodes:
             parent = parent.rpartition("/")[0]
-        names = self._children.get(parent, [])
+        names = [each.rpartition("/")[2] for each in self._children.get(parent, ())]
         missing = path[len(parent) + 1 :].partition("/")[0]
         near = [f"{parent}/{name}" for name in names_near(missing, names)]
         meant = f" (is {' or '.join(near)} meant?)" if near else ""
@@ -88,7 +88,7 @@ class NodeRows:
         children = len(self._children.get(path, ()))
         row: Row = {
             "path": shown_path(path),
-            "data": self.shown(node.data),
+            "data": _shown(node.data, shows_secrets=self._shows_secrets),
             "czxid": stat.czxid,
             "mzxid": stat.mzxid,
             "pzxid": stat.pzxid,
@@ -114,10 +114,6 @@ class NodeRows:
             if path.startswith(prefix):
                 return read_node(path[len(root) :], data)
         return None
-
-    def shown(self, data: bytes | None) -> bytes | None:
-        """Return the data of a node as it may be shown."""
-        return data if data is None or self._shows_secrets else hide_secrets(data)
 
     def _acls_text(self, node: Znode, acl_id: int) -> str | None:
         """Return the text of the ACL of a node; None: it is unknown. A tree has few of them."""
@@ -201,4 +197,5 @@ def _difference_row(path: str, change: str, old: Znode | None, new: Znode | None
 
 
 def _shown(data: bytes | None, *, shows_secrets: bool) -> bytes | None:
+    """Return the data of a node as it may be shown."""
     return data if data is None or shows_secrets else hide_secrets(data)

@@ -18,7 +18,8 @@ __all__ = ["owner_rows"]
 
 _RULE: Final = (
     "the rule is that of partition.assignment.strategy=range, the default: partitions and threads are sorted, each "
-    "thread gets partitions / threads of them, and the first ones get one more; no node has the strategy"
+    "thread gets partitions / threads of them, and the first ones get one more; no node has the strategy, and "
+    "roundrobin (0.8.2 and later), which is not computed, has other owners"
 )
 
 

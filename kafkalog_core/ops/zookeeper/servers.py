@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.zookeeper.request import Row, ZookeeperRequest
     from kafkalog_core.progress import Progress
 
-__all__ = ["Chosen", "choose_server", "restored_of"]
+__all__ = ["Chosen", "choose_server", "read_server"]
 
 
 class Chosen(Struct, kw_only=True):
@@ -72,9 +72,10 @@ def choose_server(request: ZookeeperRequest, progress: Progress) -> Chosen:
     )
 
 
-def restored_of(request: ZookeeperRequest, chosen: Chosen, progress: Progress) -> Restored:
-    """Return the tree of the chosen server. Raises SelectionError."""
-    return restore(chosen.data_dir, request.until, progress)
+def read_server(request: ZookeeperRequest, progress: Progress) -> tuple[Chosen, Restored]:
+    """Return the server that `choose_server` does, and its tree. Raises SelectionError too."""
+    chosen = choose_server(request, progress)
+    return chosen, restore(chosen.data_dir, request.until, progress)
 
 
 def _server_row(end: ServerEnd, *, is_read: bool) -> Row:

@@ -338,7 +338,9 @@ def test_damage_in_the_middle(disks: Path) -> None:
     log.write_bytes(data)
     with pytest.raises(RefusedError, match="is damaged, or does not load"):
         draft(disks, (1,), "force-standalone")
-    assert draft(disks, (1,), "survivors").plan.report.verdict is not None
+    report = draft(disks, (1,), "survivors").plan.report
+    assert "BUT IT IS DAMAGED, OR DOES NOT LOAD" in str(report.verdict)
+    assert report.next_command == f"kafkalog verify {log.parent}"
 
 
 @pytest.mark.parametrize(

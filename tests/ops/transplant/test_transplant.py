@@ -211,6 +211,23 @@ def test_another_cluster_is_refused(clusters: Clusters) -> None:
         clusters.draft(clusters.old(2) / "orders-0")
 
 
+def test_disks_of_two_clusters_are_refused(clusters: Clusters) -> None:
+    """One that belongs to the new cluster already is not: an interrupted run leaves such."""
+    ids = clusters.old(1) / "meta.properties"
+    text = ids.read_text()
+    ids.write_text(text.replace(OLD_ID, "b3RoZXItY2x1c3Rlci0tMA"))
+    with pytest.raises(RefusedError, match="of several clusters"):
+        clusters.drafts(clusters.old(1), clusters.old(2))
+    ids.write_text(text.replace(OLD_ID, NEW_ID))
+    assert len(clusters.drafts(clusters.old(1), clusters.old(2))) == 2
+
+
+def test_disks_of_two_nodes_do_not_become_one_node(clusters: Clusters) -> None:
+    with pytest.raises(RefusedError, match="of several nodes"):
+        clusters.drafts(clusters.old(1), clusters.old(2), node_id=7)
+    assert len(clusters.drafts(clusters.old(2), node_id=7)) == 1
+
+
 def test_a_controller_needs_its_own_metadata_log(clusters: Clusters) -> None:
     """Node 1 is the controller: the log of node 2 is not its own; and what a running broker changes is not copied."""
     draft = clusters.draft(clusters.old(1), topic_ids=[clusters.new(2)])

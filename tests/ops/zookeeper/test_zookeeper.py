@@ -59,6 +59,17 @@ def test_what_is_missing_comes_first(tmp_path: Path) -> None:
     assert (found["can_be_restored"], found["missing"]) == (False, 49)
 
 
+def test_a_server_that_does_not_start_comes_first(secured: Path) -> None:
+    """Its logs have every transaction; ZooKeeper 3.5.4 and later want a snapshot."""
+    for snapshot in (secured / "data" / "version-2").glob("snapshot.*"):
+        snapshot.write_bytes(snapshot.read_bytes()[:20])
+    done = run(secured / "data")
+    assert done.exit_code == 4
+    answer = " ".join(done.stdout.partition("\n\n")[0].split())
+    assert answer.startswith("RESTORABLE up to zxid 0x82")
+    assert "NO SNAPSHOT CAN BE USED" in answer
+
+
 def test_rows_have_the_whole_tree(secured: Path) -> None:
     found = rows(secured / "data")
     (cluster,) = of_type(found, "zookeeper")
@@ -133,6 +144,7 @@ def test_the_cluster_id_is_that_of_meta_properties(secured: Path) -> None:
     file.write_text(file.read_text().replace("Nxx5RAv0QBqUAHs4pxv0Ew", "J7uHl5JGSxWCqb4unebxMQ"))
     done = run(secured / "data", secured / "logdir")
     assert done.exit_code == 4
+    assert "A LOG DIRECTORY IS OF ANOTHER CLUSTER" in " ".join(done.stdout.partition("\n\n")[0].split())
     assert "zookeeper.other-cluster: The log directory has cluster.id J7uHl5JGSxWCqb4unebxMQ" in " ".join(
         done.stdout.split()
     )

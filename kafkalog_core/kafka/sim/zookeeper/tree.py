@@ -111,14 +111,13 @@ class Tree:
         return OPEN_ACL if acl_id == OPEN_ACL_ID else self.acl_table.get(acl_id)
 
     def children(self) -> dict[str, list[str]]:
-        """Return the names of the children of each node that has some, sorted."""
+        """Return the paths of the children of each node that has some, sorted."""
         found: dict[str, list[str]] = {}
         for path in self.nodes:
             if path:
-                parent, _, name = path.rpartition("/")
-                found.setdefault(parent, []).append(name)
-        for names in found.values():
-            names.sort()
+                found.setdefault(parent_path(path), []).append(path)
+        for paths in found.values():
+            paths.sort()
         return found
 
     def shown_cversion(self, stat: Stat, children: int) -> int:
@@ -136,7 +135,7 @@ class Tree:
         while waiting:
             each = waiting.pop()
             yield each, self.nodes[each]
-            waiting += [f"{each}/{name}" for name in reversed(children.get(each, ()))]
+            waiting += reversed(children.get(each, ()))
 
     def digest(self) -> int:
         """Return the digest of the tree, version 2."""
