@@ -41,7 +41,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.sim.logdir.bounds import Extent
@@ -345,14 +345,15 @@ class _Work:
             stage_excision(excision, self._stage)
         return excision.load if excision.load is self._load else None
 
-    def _start_on(self, partition: Partition) -> PartitionLoad:
-        """Simulate a start that recovers all of a log, and let the replay for its indexes and snapshots follow."""
-        self._reindex = self._new_reindex(as_broker=True)
+    def _start_on(self, partition: Partition, unindexed: Collection[int]) -> PartitionLoad:
+        """Return a start that recovers all of a log, which the replay for its indexes and snapshots follows.
+
+        unindexed: base offsets of the segments whose offset and time indexes are built of what this start reads.
+        """
+        self._reindex = self._new_reindex(as_broker=True, unindexed=unindexed)
         # The replay begins with the first batch, whatever the log start offset
         context = replace(_as_unclean(self._facts).context, log_start_offset=None)
         self._load = PartitionLoad(partition, context, self._facts.load_options, follow=self._reindex.follow)
-        for _ in self._load.run():
-            pass
         return self._load
 
     def _refetch(self) -> None:
@@ -423,7 +424,7 @@ class _Work:
                 self._done.own_losses.append(loss)
 
     # --- what is built from the log -----------------------------------------------------------------------------------
-    def _new_reindex(self, *, as_broker: bool) -> PartitionReindex:
+    def _new_reindex(self, *, as_broker: bool, unindexed: Collection[int] = ()) -> PartitionReindex:
         """Return the work that replays the log, and repairs the files that are built from it."""
         extent = read_extent(self._partition())
         facts = self._facts if self._task.choice == "as-broker" else self._possible_facts(extent)
@@ -440,6 +441,7 @@ class _Work:
             writes_all=False,
             as_broker=as_broker,
             max_batch_bytes=MAX_BATCH_BYTES,
+            unindexed=frozenset(unindexed),
         )
         return PartitionReindex(task, NO_PROGRESS.advance, self._stage.spooled)
 
