@@ -215,18 +215,18 @@ class _Walk:
     def _runs_in(self, window: memoryview, start: int) -> Iterator[Run | Damage]:
         """Yield the runs of one window; set how much is wanted next, or that the walk is over."""
         self._wanted = WINDOW_BYTES
-        at, until, is_checked = 0, len(window), True
+        at, until, is_checked, is_odd = 0, len(window), True, False
         while at < len(window):
             limit = self._max_batch_bytes
             # the kernel checks size and CRC of each batch (DefaultRecordBatch.ensureValid), up to the first bad one
             stop, at = kernels.walk(window, at, until, start, self.previous, limit, is_checked, self._columns)
             self.position = start + at
             if self._columns.count:
-                yield Run(window, self._columns, resynced=False, begins=start)
+                yield Run(window, self._columns, resynced=False, begins=start, has_odd_magic=is_odd)
                 if stop == kernels.STOP_ORDER:
                     yield self._disorder()
                 self.previous = self._columns.column("last_offset")[-1]
-            until, is_checked = len(window), True
+            until, is_checked, is_odd = len(window), True, stop == kernels.STOP_MAGIC
             if stop == kernels.STOP_MORE:
                 self._read_on(window[at:])
                 return
