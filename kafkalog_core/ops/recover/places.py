@@ -268,6 +268,7 @@ class _SegmentReader:
         self._reading = _Reading()
         self._hole: _Hole | None = None
         self._place: int | ScanPlace = 0  # where it is read on from
+        self._last_offset = segment.base_offset - 1
         self._is_followed = True
 
     def follow(self, item: Run | Damage) -> None:
@@ -278,7 +279,14 @@ class _SegmentReader:
             return
         self._take(item)
         if isinstance(item, Run):
-            self._place = ScanPlace(item.end, item.batches.column("last_offset")[-1], WINDOW_BYTES)
+            lasts, latest = item.batches.column("last_offset"), item.batches.row(item.batches.count - 1)
+            before = lasts[-2] if len(lasts) > 1 else self._last_offset
+            is_wrapper = latest["record_count"] < 0 and latest["format"] < MAGIC_V2
+            # The recovery may end here, and not come to the damage that reports it
+            if self._watch is not None and latest["last_offset" if is_wrapper else "base_offset"] <= before:
+                self._watch.suspect()
+            self._last_offset = lasts[-1]
+            self._place = ScanPlace(item.end, lasts[-1], WINDOW_BYTES)
 
     @property
     def position(self) -> int:
