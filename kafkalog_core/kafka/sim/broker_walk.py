@@ -27,7 +27,7 @@ from kafkalog_core.format.layout import (
     RECORD_BATCH_OVERHEAD,
 )
 from kafkalog_core.storage.framing import LogFraming
-from kafkalog_core.storage.scan import Damage, Run, ScanOptions, offset_order, scan
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, ScanPlace, offset_order, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
 from kafkalog_core.structs import replace
 
@@ -160,6 +160,7 @@ def walk_as_broker(
     max_batch_bytes: int,
     takes_v2_magic: bool,
     byte_range: tuple[int, int] | None = None,
+    place: ScanPlace | None = None,
 ) -> Iterator[Run | Damage]:
     """Yield runs of whole batches, then, unless the file ends with one, the first damage, whatever follows it.
 
@@ -172,9 +173,12 @@ def walk_as_broker(
         takes_v2_magic: a magic from 3 to 127 counts as 2; else as that of a message, as those below 0 always do.
         byte_range: first byte, and the byte after the last, of a part that is walked as if it were the file. Positions
             are relative to its start.
+        place: where the walk goes on after the whole batches that another one has read; None: it begins.
     """
     walk = _Walk(source, max_batch_bytes, byte_range or (0, source.size_bytes), takes_v2_magic=takes_v2_magic)
     walk.previous = max(base_offset, -MAX_INT64) - 1
+    if place is not None:
+        walk.position, walk.previous = place.position, place.previous
     yield from walk.runs()
     if walk.position < walk.size_bytes:
         yield walk.damage(base_offset)
