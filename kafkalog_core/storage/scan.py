@@ -39,7 +39,8 @@ class Run(NamedTuple):
 
     `begins` is the position in the file that `memory` starts with; `None`: it starts with the first batch. With
     `ScanOptions.bulk_after` the run may have `damaged` entries before, between and after its whole ones, and even
-    nothing else.
+    nothing else. With `has_odd_magic` a broker reads the first one, in whose place `memory` has the magic that it takes
+    it for, and a scan does not.
     """
 
     memory: memoryview
@@ -47,6 +48,7 @@ class Run(NamedTuple):
     resynced: bool
     damaged: DamageColumns | None = None
     begins: int | None = None
+    has_odd_magic: bool = False
 
     @property
     def end(self) -> int:
@@ -183,7 +185,7 @@ def scan(
     base_offset: int | None,
     is_v07: bool = False,
     options: ScanOptions = _DEFAULT,
-    start: int = 0,
+    start: int | ScanPlace = 0,
     end: int | None = None,
     until: int = MAX_INT64,
     batches: BatchColumns | None = None,
@@ -196,7 +198,7 @@ def scan(
             addresses of 0.7 would pass the largest int64.
         is_v07: whether it is a file of Kafka 0.7.
         options: options of the scan.
-        start: position in the file.
+        start: position in the file, or where another scan ends, to go on as that one would.
         end: position at which the scan stops, as at the end of the file; None: the size at open, and a batch that a
             live broker was writing just then is read whole.
         until: position after which the caller wants no more items, so that little is read beyond it. They are the same;
@@ -206,7 +208,11 @@ def scan(
     if is_v07 and base_offset is not None and not 0 <= base_offset <= MAX_INT64 - source.size_bytes:
         base_offset = None
     framing = V07Framing(base_offset or 0) if is_v07 else LogFraming(max(base_offset or 0, 0))
-    return iter(Scanner(source, base_offset, framing, options, (start, end, until), batches))
+    position = start.position if isinstance(start, ScanPlace) else start
+    scanner = Scanner(source, base_offset, framing, options, (position, end, until), batches)
+    if isinstance(start, ScanPlace):
+        scanner.go_to(start)
+    return iter(scanner)
 
 
 class Scanner:

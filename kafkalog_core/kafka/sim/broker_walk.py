@@ -27,7 +27,7 @@ from kafkalog_core.format.layout import (
     RECORD_BATCH_OVERHEAD,
 )
 from kafkalog_core.storage.framing import LogFraming
-from kafkalog_core.storage.scan import Damage, Run, ScanOptions, offset_order, scan
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, ScanPlace, offset_order, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
 from kafkalog_core.structs import replace
 
@@ -160,6 +160,7 @@ def walk_as_broker(
     max_batch_bytes: int,
     takes_v2_magic: bool,
     byte_range: tuple[int, int] | None = None,
+    place: ScanPlace | None = None,
 ) -> Iterator[Run | Damage]:
     """Yield runs of whole batches, then, unless the file ends with one, the first damage, whatever follows it.
 
@@ -172,9 +173,12 @@ def walk_as_broker(
         takes_v2_magic: a magic from 3 to 127 counts as 2; else as that of a message, as those below 0 always do.
         byte_range: first byte, and the byte after the last, of a part that is walked as if it were the file. Positions
             are relative to its start.
+        place: where the walk goes on after the whole batches that another one has read; None: it begins.
     """
     walk = _Walk(source, max_batch_bytes, byte_range or (0, source.size_bytes), takes_v2_magic=takes_v2_magic)
     walk.previous = max(base_offset, -MAX_INT64) - 1
+    if place is not None:
+        walk.position, walk.previous = place.position, place.previous
     yield from walk.runs()
     if walk.position < walk.size_bytes:
         yield walk.damage(base_offset)
@@ -215,18 +219,18 @@ class _Walk:
     def _runs_in(self, window: memoryview, start: int) -> Iterator[Run | Damage]:
         """Yield the runs of one window; set how much is wanted next, or that the walk is over."""
         self._wanted = WINDOW_BYTES
-        at, until, is_checked = 0, len(window), True
+        at, until, is_checked, is_odd = 0, len(window), True, False
         while at < len(window):
             limit = self._max_batch_bytes
             # the kernel checks size and CRC of each batch (DefaultRecordBatch.ensureValid), up to the first bad one
             stop, at = kernels.walk(window, at, until, start, self.previous, limit, is_checked, self._columns)
             self.position = start + at
             if self._columns.count:
-                yield Run(window, self._columns, resynced=False, begins=start)
+                yield Run(window, self._columns, resynced=False, begins=start, has_odd_magic=is_odd)
                 if stop == kernels.STOP_ORDER:
                     yield self._disorder()
                 self.previous = self._columns.column("last_offset")[-1]
-            until, is_checked = len(window), True
+            until, is_checked, is_odd = len(window), True, stop == kernels.STOP_MAGIC
             if stop == kernels.STOP_MORE:
                 self._read_on(window[at:])
                 return

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.logs import STARTS_LATER
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, parse_file_name, segment_file_name
 from kafkalog_core.kafka.sim.logdir.leader_epochs import read_epoch_file
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.starting_segment import LogReading
 from kafkalog_core.ops.cluster.losses import measure_losses
 from kafkalog_core.ops.truncate.as_broker import truncate_as_broker
 from kafkalog_core.progress import NO_PROGRESS
@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["PartitionStart", "StartStep", "load_partition", "total_of", "with_findings"]
+__all__ = [
+    "CutCount",
+    "Loading",
+    "PartitionStart",
+    "StartStep",
+    "load_partition",
+    "total_of",
+    "with_findings",
+]
 
 StepKind = Literal["recovered", "truncated", "emptied", "deleted", "renamed", "created", "written", "rewritten"]
 _IN_A_LOG: Final = frozenset({"log", "batch", "record", "segment", "txn"})
@@ -165,27 +173,68 @@ def load_partition(place: PartitionPath, log_dir: str, facts: PartitionFacts) ->
         partition = read_partition(place.path)
     except StorageError:  # verify reports it
         return PartitionStart(place=place, log_dir=log_dir, result=None)
-    # Kafka 0.7 keeps no index and no checkpoint: its start is that of `truncate --as-broker`
-    if partition.format == "v07" or facts.context.is_clean is None:
-        return PartitionStart(place=place, log_dir=log_dir, result=None)
-    read: list[int] = []
-    load = PartitionLoad(partition, facts.context, facts.load_options, advance=read.append)
-    deque(load.run(), maxlen=0)
-    result = load.result
-    start = PartitionStart(place=place, log_dir=log_dir, result=result, recovery_bytes=sum(read))
-    if result.problem is not None:
-        return start
-    losses = [
-        loss
-        for cuts in _cuts(partition, facts, result)
-        for loss in measure_losses(partition, cuts, facts.high_watermark)
-    ]
-    return replace(
-        start,
-        steps=tuple(_steps(partition, result, load.snapshots)),
-        losses=tuple(losses),
-        cut=_cause(result) if losses else None,
-    )
+    loading = Loading(partition, facts)
+    loading.go_on()
+    return loading.start(place, log_dir)
+
+
+class Loading:
+    """The simulated load of one partition while its logs are read.
+
+    Args:
+        partition: its files.
+        facts: its log directory and the release.
+    """
+
+    def __init__(self, partition: Partition, facts: PartitionFacts) -> None:
+        self._partition = partition
+        self._facts = facts
+        self._read: list[int] = []
+        # Kafka 0.7 keeps no index and no checkpoint: its start is that of `truncate --as-broker`
+        self._load: PartitionLoad | None = None
+        if partition.format != "v07" and facts.context.is_clean is not None:
+            self._load = PartitionLoad(partition, facts.context, facts.load_options, advance=self._read.append)
+        self._steps = iter(()) if self._load is None else self._load.steps()
+
+    def go_on(self, until: int | None = None) -> LogReading | None:
+        """Go on up to the recovery of a log that another one reads: of the segment at a base offset or a later one.
+
+        It is called again when that log is read. None: the load has ended. `until` None: no other one reads a log.
+        """
+        for item in self._steps:
+            if isinstance(item, LogReading):
+                if until is not None and item.segment is not None and item.segment.base_offset >= until:
+                    return item
+                item.walk()
+        return None
+
+    def start(self, place: PartitionPath, log_dir: str, count: CutCount | None = None) -> PartitionStart:
+        """Return the start after its end; `count` has what was counted of what it deletes."""
+        if self._load is None:
+            return PartitionStart(place=place, log_dir=log_dir, result=None)
+        partition, result, watermark = self._partition, self._load.result, self._facts.high_watermark
+        start = PartitionStart(place=place, log_dir=log_dir, result=result, recovery_bytes=sum(self._read))
+        if result.problem is not None:
+            return start
+        losses: list[Loss] = []
+        for cuts in _cuts(partition, self._facts, result):
+            if count is not None and count.cuts == cuts:
+                losses += [] if count.loss is None else [count.loss]
+            else:
+                losses += measure_losses(partition, cuts, watermark)
+        return replace(
+            start,
+            steps=tuple(_steps(partition, result, self._load.snapshots)),
+            losses=tuple(losses),
+            cut=_cause(result) if losses else None,
+        )
+
+
+class CutCount(NamedTuple):
+    """The loss of parts of logs that follow each other: the path of each, and the byte from which it is deleted."""
+
+    cuts: list[tuple[str, int]]
+    loss: Loss | None
 
 
 def _cause(result: LoadResult) -> Literal["truncated", "below-start", "replaced"]:

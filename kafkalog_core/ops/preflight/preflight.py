@@ -25,8 +25,9 @@ from kafkalog_core.ops.preflight.further import (
     setting_findings,
 )
 from kafkalog_core.ops.preflight.metadata_log import MetadataLog
-from kafkalog_core.ops.preflight.partition_starts import PartitionStart, load_partition, total_of, with_findings
+from kafkalog_core.ops.preflight.partition_starts import PartitionStart, total_of, with_findings
 from kafkalog_core.ops.preflight.sentences import log_line_of, verdict_of, what_of, why_of
+from kafkalog_core.ops.preflight.start_readers import StartReader, StartReaders
 from kafkalog_core.ops.preflight.ways import Ways
 from kafkalog_core.ops.repair.context import read_context, target_dirs
 from kafkalog_core.ops.verify.engine import log_bytes, verify
@@ -290,8 +291,15 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
     refused = {each.root: tuple(setting_findings(each.partitions, release)) for each in directories}
     if any(refused.values()):
         return _of_refused(contexts, refused)
+    readers = StartReaders(
+        {
+            place.path: StartReader(place, context.target.root, context.facts(place.name, as_loaded=True))
+            for context in contexts
+            for place in context.target.partitions
+        }
+    )
     reader = _Reader(request, progress)
-    reader.read()
+    reader.read(readers)
     findings = {
         context.target.root: (
             *_with_strays(reader.findings_of(context.target.root), context),
@@ -301,11 +309,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
     }
     for path, each in _of_config(contexts).items():
         findings[path] = (*findings.get(path, ()), *each)
-    loaded = [
-        load_partition(place, context.target.root, context.facts(place.name, as_loaded=True))
-        for context in contexts
-        for place in context.target.partitions
-    ]
+    loaded = readers.starts()
     start = DiskStart(
         log_dirs=findings,
         partitions=tuple(
@@ -370,7 +374,7 @@ class _Reader:
         self.read_bytes = 0
         self.read_ms: int | None = None
 
-    def read(self) -> None:
+    def read(self, readers: StartReaders) -> None:
         """Read everything once, with checksums; records are not decoded, as no start decodes them."""
         request, clock = self._request, self._request.clock
         check = VerifyRequest(
@@ -382,7 +386,7 @@ class _Reader:
         )
         self._progress.expect(log_bytes(request.targets))
         before = None if clock is None else clock()
-        for each in verify(check, self._progress):
+        for each in verify(check, self._progress, readers=readers):
             # the directories of a plan are absolute
             verdict = replace(each, path=absolute(each.path), findings=tuple(map(_absolute, each.findings)))
             self._findings += verdict.findings

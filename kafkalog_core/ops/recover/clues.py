@@ -25,7 +25,7 @@ from kafkalog_core.storage.source import Source
 from kafkalog_core.topics.transactions import TransactionPhase
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.ops.recover.places import DamagedPlace
@@ -62,8 +62,12 @@ class ClueReader:
         self._epochs = () if file is None or file.refusal is not None else file.entries
         self._snapshots = SnapshotFiles.of(partition)
 
-    def of(self, place: DamagedPlace, states: ProducerStates | None) -> Clues:
-        """Return the clues for a place; `states`: the producers at the base of its segment. Raises StorageError."""
+    def of(self, place: DamagedPlace, states: Callable[[], ProducerStates | None]) -> Clues:
+        """Return the clues for a place. Raises StorageError.
+
+        states: returns the producers at the base of its segment, for which the log before it may be read; None: they
+            are unknown.
+        """
         rules = self._facts.load_options.recovery
         batches: tuple[LostBatch, ...] = ()
         markers: tuple[ProvedMarker, ...] = ()
@@ -107,7 +111,7 @@ class ClueReader:
 
     # --- markers ------------------------------------------------------------------------------------------------------
     def _markers(
-        self, place: DamagedPlace, first: int, last: int, states: ProducerStates | None
+        self, place: DamagedPlace, first: int, last: int, states: Callable[[], ProducerStates | None]
     ) -> tuple[ProvedMarker, ...]:
         header = place.header
         aborts, latest = self._aborts(place.segment, first, last)
@@ -115,7 +119,8 @@ class ClueReader:
         if own is None:
             name = place.segment.txnindex
             proof = f"{'' if name is None else name.name.raw} has it"
-            return tuple(self._marker(offset, pid, last, states, proof) for offset, pid in aborts.items())
+            known = states() if aborts else None
+            return tuple(self._marker(offset, pid, last, known, proof) for offset, pid in aborts.items())
         if last - first != own.last_offset_delta:
             return ()
         if aborts.get(first) == own.producer_id and place.segment.txnindex is not None:

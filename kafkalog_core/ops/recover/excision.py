@@ -6,9 +6,16 @@ segment passes it. So nothing is written that a broker would truncate or stop at
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import deque
 from contextlib import contextmanager
+from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.index import encode_offset_entry, iter_offset_entries
+from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind, parse_file_name, segment_file_name
 from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.rules.rule_table import rules_of
@@ -32,7 +39,7 @@ from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kafkalog_core.kafka.rules.producers import OpenTxn
     from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
@@ -51,6 +58,7 @@ __all__ = ["ExcisedSegment", "Excision", "LeftPlace", "excise", "excise_all", "s
 _MOST_REFUSED: Final = 16
 """Batches at which a broker stops; each takes a few reads of the log."""
 _SIDE_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+"""The indexes, in the order in which they are staged."""
 
 
 class LeftPlace(NamedTuple):
@@ -75,17 +83,18 @@ class ExcisedSegment(Struct, frozen=True, kw_only=True):
         segment: its files as they are.
         places: what is replaced, ascending.
         tail: the first of the places at its end that no batch follows: they are dropped; None: there is none.
-        size_bytes: size of the new log.
-        recovery: its new indexes, as a recovery builds them.
-        txn_index: content of its transaction index; None: it has none.
+        indexes: the contents of its indexes, by kind, as a recovery builds them; a kind that is missing has no file.
     """
 
     segment: Segment
     places: tuple[ExcisedPlace, ...]
     tail: DamagedPlace | None
-    size_bytes: int
-    recovery: SegmentRecovery
-    txn_index: bytes | None
+    indexes: Mapping[FileKind, bytes]
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the new log."""
+        return self.segment.size_bytes + sum(len(each.content) - (each.end - each.start) for each in self.patches)
 
     @property
     def patches(self) -> list[Patch]:
@@ -94,14 +103,9 @@ class ExcisedSegment(Struct, frozen=True, kw_only=True):
         return found if self.tail is None else [*found, Patch(self.tail.start, self.segment.size_bytes, b"")]
 
     @property
-    def indexes(self) -> dict[FileKind, bytes]:
-        """The contents of its indexes, by kind; a kind that is missing has no file."""
-        found = {FileKind.OFFSET_INDEX: self.recovery.offset_index}
-        if self.recovery.time_index is not None:
-            found[FileKind.TIME_INDEX] = self.recovery.time_index
-        if self.txn_index is not None:
-            found[FileKind.TXN_INDEX] = self.txn_index
-        return found
+    def drops_txn_index(self) -> bool:
+        """Whether its transaction index is deleted."""
+        return self.segment.txnindex is not None and FileKind.TXN_INDEX not in self.indexes
 
     def path_of(self, kind: FileKind) -> str:
         """Return the path of one of its files."""
@@ -111,6 +115,12 @@ class ExcisedSegment(Struct, frozen=True, kw_only=True):
     def pieces(self) -> Pieces:
         """Return the new log: slices of the old one, and new bytes."""
         return patched(self.segment.files[0].path, self.segment.size_bytes, self.patches)
+
+    def indexed(self, recovery: SegmentRecovery | None) -> ExcisedSegment | None:
+        """Return it with the indexes of its recovery; None: it was not recovered, or needs a new transaction index."""
+        if recovery is None or (recovery.txn_index and FileKind.TXN_INDEX not in self.indexes):
+            return None
+        return replace(self, indexes={**self.indexes, **_indexes_of(recovery)})
 
 
 class Excision(Struct, frozen=True, kw_only=True):
@@ -191,7 +201,7 @@ def excise_all(
     partition: Partition,
     facts: PartitionFacts,
     places: Sequence[DamagedPlace],
-    start: Callable[[Partition], PartitionLoad],
+    start: Callable[[Partition, Collection[int]], PartitionLoad],
     *,
     transaction_logs: Sequence[str] = (),
 ) -> Excision:
@@ -204,8 +214,9 @@ def excise_all(
         partition: its files.
         facts: its log directory, the release and the settings.
         places: all of `find_places`.
-        start: simulates a start that recovers the whole log, of which no place may be left; its partition has the new
-            files, which readers see meanwhile.
+        start: returns a start that recovers the whole log, to be simulated; its partition has the new files, which
+            readers see meanwhile. The offset and time indexes of the segments at the given base offsets are empty: they
+            are built of what this start reads.
         transaction_logs: as for `excise`.
     """
 
@@ -239,7 +250,7 @@ def stage_excision(excision: Excision, stage: Stage) -> None:
         # The log keeps its modification time: retention and the cleaner take it for the time of its records
         # (LogSegment.largestTimestamp, Cleaner.doClean), and new batches have none of their own.
         stage.write(log.path, each.pieces(), why=why, like=log.path, mtime_ns=log.mtime_ns, swap=base)
-        if each.segment.txnindex is not None and each.txn_index is None:
+        if each.drops_txn_index and each.segment.txnindex is not None:
             stage.remove(
                 each.segment.txnindex.path, why="no broker trusts it, and no transaction is aborted", swap=base
             )
@@ -255,8 +266,21 @@ def _plan_files(segment: ExcisedSegment, files: PlannedFiles) -> None:
     files.patch(path, segment.segment.size_bytes, segment.patches)
     for kind, content in segment.indexes.items():
         files.write(segment.path_of(kind), content, like=path)
-    if segment.segment.txnindex is not None and segment.txn_index is None:
+    if segment.drops_txn_index and segment.segment.txnindex is not None:
         files[segment.segment.txnindex.path] = None
+
+
+class _SegmentWork(NamedTuple):
+    """A segment that is to be rewritten: its files, the places that are replaced, and the first place of its tail."""
+
+    segment: Segment
+    places: list[DamagedPlace]
+    tail: DamagedPlace | None
+
+    def excised(self, chosen: Sequence[Substitute], indexes: Mapping[FileKind, bytes]) -> ExcisedSegment:
+        """Return the new segment with these choices."""
+        places = tuple(map(ExcisedPlace, self.places, chosen))
+        return ExcisedSegment(segment=self.segment, places=places, tail=self.tail, indexes=indexes)
 
 
 class _Excising:
@@ -267,7 +291,7 @@ class _Excising:
         places: Sequence[DamagedPlace],
         advance: Callable[[int], None],
         transaction_logs: Sequence[str],
-        start: Callable[[Partition], PartitionLoad] | None = None,
+        start: Callable[[Partition, Collection[int]], PartitionLoad] | None = None,
     ) -> None:
         self._partition = partition
         self._facts = facts
@@ -283,19 +307,15 @@ class _Excising:
 
     def result(self) -> Excision:
         """Return the excision."""
+        work = [*self._work()]
         with planned_files(self._files):
-            for segment in self._partition.segments:
-                own = [each for each in self._places if each.segment.base_offset == segment.base_offset]
-                wanted = [each for each in own if each.is_excisable]
-                tail = next((each for each in own if each.is_tail), None)
-                # No recovery truncates a whole batch at which the broker stops, so it is dropped here
-                is_wanted = bool(wanted) or (tail is not None and tail.kind == "refused")
-                if is_wanted and not any(each.refusal for each in own):
-                    self._excise(segment, wanted, tail)
-                elif wanted:
-                    self._leave(wanted, "another place of its segment cannot be excised")
+            load = self._at_once(work)
+            if load is None:
+                for each in work:
+                    self._excise(each)
+                load = self._start(())
+                deque(() if load is None else load.run(), maxlen=0)
             planned = self._planned()
-            load = self._start(planned)
         found = Excision(
             partition=self._partition,
             planned=planned,
@@ -310,6 +330,54 @@ class _Excising:
             patches = [] if changed is None else changed.patches
             self._refuse(problem.path, patches, problem.position, problem.sentence.removesuffix("."))
         return self._with_start(found, load) if self._segments and load is not None else found
+
+    def _work(self) -> Iterator[_SegmentWork]:
+        """Yield the segments of which a place can be excised; note the places that are left because of others."""
+        by_base: dict[int, list[DamagedPlace]] = {}
+        for each in self._places:
+            by_base.setdefault(each.segment.base_offset, []).append(each)
+        for segment in self._partition.segments:
+            own = by_base.get(segment.base_offset, [])
+            wanted = [each for each in own if each.is_excisable]
+            tail = next((each for each in own if each.is_tail), None)
+            # No recovery truncates a whole batch at which the broker stops, so it is dropped here
+            is_wanted = bool(wanted) or (tail is not None and tail.kind == "refused")
+            if is_wanted and not any(each.refusal for each in own):
+                yield _SegmentWork(segment, wanted, tail)
+            elif wanted:
+                self._leave(wanted, "another place of its segment cannot be excised")
+
+    def _at_once(self, work: Sequence[_SegmentWork]) -> PartitionLoad | None:
+        """Let one start try the best choice for every place; None: it does not keep each segment as it is then.
+
+        So the new log is read once, by the start that follows in any case.
+        """
+        if not work:
+            return None
+        rules = self._facts.load_options.recovery
+        times = {FileKind.TIME_INDEX: b""} if rules.has_time_index else {}
+        for each in work:
+            states = partial(self._known_states_at, each.segment)
+            chosen = [choices(place, self._clues.of(place, states))[0] for place in each.places]
+            excised = each.excised(chosen, {**times, **_kept_txn_index(each.segment)})
+            excised = replace(excised, indexes={FileKind.OFFSET_INDEX: _end_entry(excised), **excised.indexes})
+            self._segments[each.segment.base_offset] = excised
+            _plan_files(excised, self._files)
+        load = self._start(self._segments.keys())
+        recoveries: dict[int, SegmentRecovery | None] = {}
+        for loaded in () if load is None else load.run():
+            if loaded.base_offset in self._segments:
+                recoveries[loaded.base_offset] = None if loaded.lost_bytes else loaded.recovery
+        if load is not None and load.result.problem is None:
+            found = [each.indexed(recoveries.get(base)) for base, each in self._segments.items()]
+            kept = {each.segment.base_offset: each for each in found if each is not None}
+            if len(kept) == len(self._segments):
+                self._segments = kept
+                return load
+        self._segments.clear()
+        self._files.clear()
+        self._reached.clear()
+        return None
 
     def _refuse(self, path: str, patches: Sequence[Patch], position: int, detail: str) -> None:
         """Note the batch at a byte of the new log as one at which a broker stops, if it is of the old log."""
@@ -326,14 +394,15 @@ class _Excising:
         self._left += [LeftPlace(each, refusal) for each in places]
 
     # --- one segment --------------------------------------------------------------------------------------------------
-    def _excise(self, segment: Segment, places: list[DamagedPlace], tail: DamagedPlace | None) -> None:
+    def _excise(self, work: _SegmentWork) -> None:
         """Find what takes the places of a segment, from the best choices down, or leave them."""
+        segment, places = work.segment, work.places
         states, is_known = self._states_at(segment)
-        options = [choices(each, self._clues.of(each, states if is_known else None)) for each in places]
+        options = [choices(each, self._clues.of(each, lambda: states if is_known else None)) for each in places]
         picked = [0] * len(places)
         while True:
             chosen = [each[number] for each, number in zip(options, picked, strict=True)]
-            excised = self._tried(segment, places, chosen, tail, states, is_known=is_known)
+            excised = self._tried(work.excised(chosen, {}), states, is_known=is_known)
             if isinstance(excised, ExcisedSegment):
                 self._segments[segment.base_offset] = excised
                 _plan_files(excised, self._files)
@@ -343,31 +412,16 @@ class _Excising:
             if number is None:
                 self._files.pop(segment.files[0].path, None)
                 if excised.kind == "txn-state":
-                    patches = [
-                        Patch(each.start, each.end, new.content) for each, new in zip(places, chosen, strict=True)
-                    ]
-                    self._refuse(segment.files[0].path, patches, position, why)
+                    self._refuse(segment.files[0].path, work.excised(chosen, {}).patches, position, why)
                 self._leave(places, f"a broker would not keep the segment with anything in its place: {why}")
                 return
             picked[number] += 1
 
-    def _tried(
-        self,
-        segment: Segment,
-        places: Sequence[DamagedPlace],
-        chosen: Sequence[Substitute],
-        tail: DamagedPlace | None,
-        states: ProducerStates,
-        *,
-        is_known: bool,
-    ) -> ExcisedSegment | Problem:
+    def _tried(self, new: ExcisedSegment, states: ProducerStates, *, is_known: bool) -> ExcisedSegment | Problem:
         """Return the new segment if the recovery of a broker passes it; else where it does not, and why."""
-        patches = [Patch(each.start, each.end, choice.content) for each, choice in zip(places, chosen, strict=True)]
-        if tail is not None:
-            patches.append(Patch(tail.start, segment.size_bytes, b""))
+        segment = new.segment
         path, rules = segment.files[0].path, self._facts.load_options.recovery
-        self._files.patch(path, segment.size_bytes, patches)
-        size_bytes = patched(path, segment.size_bytes, patches).size_bytes
+        self._files.patch(path, segment.size_bytes, new.patches)
         with Source.open(path) as source:
             recovery = recover_segment(
                 source,
@@ -376,19 +430,19 @@ class _Excising:
                 settings=self._facts.settings,
                 states=ProducerStates.from_state(states.state_bytes(), sequences="unchecked"),
             )
-        self._advance(size_bytes)
+        self._advance(new.size_bytes)
         if recovery.problem is not None:
             return recovery.problem
-        if recovery.valid_bytes < size_bytes:
+        if recovery.valid_bytes < new.size_bytes:
             return Problem(kind="unreadable", position=recovery.valid_bytes, detail=recovery.stop_detail)
-        return ExcisedSegment(
-            segment=segment,
-            places=tuple(map(ExcisedPlace, places, chosen)),
-            tail=tail,
-            size_bytes=size_bytes,
-            recovery=recovery,
-            txn_index=_txn_index(segment, recovery if is_known else None),
-        )
+        indexes = _kept_txn_index(segment)
+        if is_known and not indexes and recovery.txn_index:
+            indexes = {FileKind.TXN_INDEX: recovery.txn_index}
+        return replace(new, indexes={**_indexes_of(recovery), **indexes})
+
+    def _known_states_at(self, segment: Segment) -> ProducerStates | None:
+        states, is_known = self._states_at(segment)
+        return states if is_known else None
 
     def _states_at(self, segment: Segment) -> tuple[ProducerStates, bool]:
         """Return the producers at the base of a segment, and whether they are known (`LogLoader.recoverSegment`).
@@ -429,20 +483,18 @@ class _Excising:
                 new[segment.path_of(kind)] = log, len(content)
         return _with_files(self._partition, new)
 
-    def _start(self, planned: Partition) -> PartitionLoad | None:
-        """Simulate the start that is asked for, else one that recovers every segment from the first new one on.
+    def _start(self, unindexed: Collection[int]) -> PartitionLoad | None:
+        """Return the start that is asked for, else one that recovers every segment from the first new one on.
 
         None: there is no new segment.
         """
+        planned = self._planned()
         if self._start_on is not None:
-            return self._start_on(planned)
+            return self._start_on(planned, unindexed)
         if not self._segments:
             return None
         context = replace(self._facts.context, is_clean=False, recovery_point=min(self._segments))
-        load = PartitionLoad(planned, context, self._facts.load_options, advance=self._advance)
-        for _ in load.run():
-            pass
-        return load
+        return PartitionLoad(planned, context, self._facts.load_options, advance=self._advance)
 
     def _with_start(self, found: Excision, load: PartitionLoad) -> Excision:
         """Return an excision with the result of the simulated start on the new log."""
@@ -496,17 +548,45 @@ def _blamed(
     return blamed
 
 
-def _txn_index(segment: Segment, recovery: SegmentRecovery | None) -> bytes | None:
-    """Return the transaction index of a new segment; None: it has none.
+def _indexes_of(recovery: SegmentRecovery) -> dict[FileKind, bytes]:
+    """Return the offset index and, where the release has one, the time index that a recovery builds."""
+    found = {FileKind.OFFSET_INDEX: recovery.offset_index}
+    return found if recovery.time_index is None else {**found, FileKind.TIME_INDEX: recovery.time_index}
 
-    It holds no byte positions, so the present one remains right, and it has what the log may have lost: markers, and
-    the first offsets of transactions. One that a broker would not trust, or that is missing, is rebuilt.
+
+def _end_entry(new: ExcisedSegment) -> bytes:
+    """Return the last entry of the present offset index that is not of a place, moved with its batch; empty: none.
+
+    By it a reader finds the end of the new log (`LogSegment.readNextOffset`) before its index is built.
+    """
+    if new.segment.index is None:
+        return b""
+    try:
+        with Source.open(new.segment.index.path) as source:
+            content = source.read(0, source.size_bytes - source.size_bytes % OFFSET_INDEX_ENTRY.size)
+    except StorageError:
+        return b""
+    patches = new.patches
+    starts = [each.start for each in patches]
+    moved = [0, *accumulate(len(each.content) - (each.end - each.start) for each in patches)]
+    for relative_offset, position in reversed([*iter_offset_entries(content)]):
+        before = bisect_right(starts, position)
+        if position > 0 and (not before or patches[before - 1].end <= position):
+            return encode_offset_entry(relative_offset, position + moved[before])
+    return b""
+
+
+def _kept_txn_index(segment: Segment) -> dict[FileKind, bytes]:
+    """Return the present transaction index of a segment; nothing if there is none, or none that a broker would trust.
+
+    It holds no byte positions, so it remains right, and it has what the log may have lost: markers, and the first
+    offsets of transactions.
     """
     file = segment.txnindex
-    if file is not None and txn_index_fault(file.path, segment.base_offset) is None:
-        with Source.open(file.path) as source:
-            return source.read(0, source.size_bytes)
-    return None if recovery is None else recovery.txn_index or None
+    if file is None or txn_index_fault(file.path, segment.base_offset) is not None:
+        return {}
+    with Source.open(file.path) as source:
+        return {FileKind.TXN_INDEX: source.read(0, source.size_bytes)}
 
 
 def _with_files(partition: Partition, new: Mapping[str, tuple[FileInfo, int] | None]) -> Partition:

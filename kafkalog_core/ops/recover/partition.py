@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.findings.logs import STARTS_LATER
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState, parse_file_name
+from kafkalog_core.format.names import FileKind, FileState, parse_file_name
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.sweep import sweep
@@ -26,12 +26,12 @@ from kafkalog_core.ops.cluster.losses import measure_losses
 from kafkalog_core.ops.recover.excise import findings_of
 from kafkalog_core.ops.recover.excision import excise_all, stage_excision
 from kafkalog_core.ops.recover.joined import JoinedStage
-from kafkalog_core.ops.recover.places import find_places
+from kafkalog_core.ops.recover.places import FollowedLogs, find_places
 from kafkalog_core.ops.recover.renaming import misnamed_segment, stage_renaming
 from kafkalog_core.ops.reindex.indexes import NOT_A_RECOVERY
 from kafkalog_core.ops.reindex.partition import PartitionReindex, rules_of_indexes, with_repaired
 from kafkalog_core.ops.reindex.steps import ReindexTask, stage_step
-from kafkalog_core.ops.repair.loss import measure_loss
+from kafkalog_core.ops.repair.loss import LossCount, measure_loss
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
 from kafkalog_core.ops.truncate.as_broker import hold_all, holds_all, stage_completion, truncate_as_broker
 from kafkalog_core.ops.truncate.truncate import cuts_of, what_is_deleted
@@ -42,20 +42,22 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.sim.logdir.bounds import Extent
     from kafkalog_core.kafka.sim.start.results import LoadResult
     from kafkalog_core.ops.recover.joined import JoinedChange
+    from kafkalog_core.ops.recover.places import DamagedPlace
     from kafkalog_core.ops.recover.replicas import KnownReplicas
     from kafkalog_core.ops.reindex.steps import ReindexReport, Step
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.ops.truncate.as_broker import BrokerTruncation, SwapCompletion
     from kafkalog_core.ops.truncate.truncation import CompanionFiles, Truncation
-    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.scan import Damage, Run
 
 __all__ = ["Choice", "PartitionRecovery", "RecoveryTask", "recover_partition", "start_problems"]
 
@@ -138,6 +140,8 @@ class _Work:
         self._done = PartitionRecovery(path=task.path)
         self._is_given_up = False
         self._load: PartitionLoad | None = None
+        self._followed: FollowedLogs | None = None
+        self._own_cuts: list[list[tuple[str, int]]] = []
 
     def plan(self) -> PartitionRecovery:
         partition = read_partition(self._task.path)
@@ -192,7 +196,8 @@ class _Work:
         for _ in range(_MOST_ROUNDS):
             partition = self._partition()
             self._reindex = self._new_reindex(as_broker=False)
-            broker = truncate_as_broker(partition, self._facts, NO_PROGRESS.advance, follow=self._reindex.follow)
+            self._followed = FollowedLogs(partition, self._facts) if self._task.choice == "only-copy" else None
+            broker = truncate_as_broker(partition, self._facts, NO_PROGRESS.advance, follow=self._follow)
             completion = broker.completion
             if completion is None:
                 if self._gives_up_what_stops(broker):
@@ -219,11 +224,27 @@ class _Work:
             )
         self._sweep()
         if broker.truncation is not None:
-            for cuts in cuts_of(broker.truncation):
-                done.own_losses += measure_losses(partition, cuts, self._facts.high_watermark)
+            self._own_cuts = [*cuts_of(broker.truncation)]
+            if self._task.choice != "only-copy" or partition.format == "v07":  # else with the damaged places
+                self._count_own()
         if broker.refusal is not None and broker.refusal.code in _STOPPED:
             done.own_problem = broker.refusal.code
         return broker
+
+    def _follow(self, segment: Segment) -> Callable[[Run | Damage], object]:
+        """Return what takes all that the start reads: the replay, and the search for damaged places."""
+        replay = self._reindex.follow(segment)
+        if self._followed is None:
+            return replay
+        search = self._followed.follow(segment)
+        return lambda item: (replay(item), search(item))
+
+    def _count_own(self) -> None:
+        """Count what a broker would delete by itself, as long as the log is as it was."""
+        partition = self._partition()
+        for cuts in self._own_cuts:
+            self._done.own_losses += measure_losses(partition, cuts, self._facts.high_watermark)
+        self._own_cuts = []
 
     def _give_up(self, completion: SwapCompletion) -> None:
         """Delete a replacement that would lose records of the segments that it replaces."""
@@ -319,6 +340,8 @@ class _Work:
         """Give segments the names of their first offsets, or delete copies; return whether there were such segments."""
         is_renamed = False
         while (misnamed := misnamed_segment(self._partition())) is not None:
+            self._count_own()
+            self._followed = None
             log = misnamed.segment.files[0]
             code = "recover.copy-deleted" if misnamed.is_copy else "recover.renamed"
             self._sink.add(code, log.path, offset=misnamed.first_offset, name=misnamed.log_name)
@@ -329,11 +352,8 @@ class _Work:
     def _excise(self) -> PartitionLoad | None:
         """Excise the damaged places; return the start on the new log, as of `_start_on`; None: it was not simulated."""
         partition = self._partition()
-        places = find_places(partition, self._facts, NO_PROGRESS.advance)
+        places = self._places(partition)
         self._done.is_damaged = any(not place.is_tail for place in places)
-        # raft refuses batches without records (RecordsBatchReader): its log ends where a broker truncates it.
-        if partition.topic == METADATA_TOPIC:
-            return None
         logs = self._task.transaction_logs
         excision = excise_all(partition, self._facts, places, self._start_on, transaction_logs=logs)
         if excision.segments or excision.left:
@@ -346,14 +366,31 @@ class _Work:
             stage_excision(excision, self._stage)
         return excision.load if excision.load is self._load else None
 
-    def _start_on(self, partition: Partition) -> PartitionLoad:
-        """Simulate a start that recovers all of a log, and let the replay for its indexes and snapshots follow."""
-        self._reindex = self._new_reindex(as_broker=True)
+    def _places(self, partition: Partition) -> tuple[DamagedPlace, ...]:
+        """Return the damaged places, in what the start has not read of the log, and count what it would delete."""
+        followed, watermark = self._followed, self._facts.high_watermark
+        counted: list[tuple[str, LossCount]] = []
+        counts: dict[str, LossCount] = {}
+        for cuts in [*self._own_cuts]:
+            if followed is not None and all(followed.read_to(path) == start for path, start in cuts):
+                self._own_cuts.remove(cuts)
+                counted.append((cuts[0][0], LossCount(watermark)))
+                counts |= dict.fromkeys((path for path, _ in cuts), counted[-1][1])
+        self._count_own()
+        places = find_places(partition, self._facts, NO_PROGRESS.advance, followed=followed, counts=counts)
+        losses = (count.loss(partition, path) for path, count in counted)
+        self._done.own_losses += [loss for loss in losses if loss is not None]
+        return places
+
+    def _start_on(self, partition: Partition, unindexed: Collection[int]) -> PartitionLoad:
+        """Return a start that recovers all of a log, which the replay for its indexes and snapshots follows.
+
+        unindexed: base offsets of the segments whose offset and time indexes are built of what this start reads.
+        """
+        self._reindex = self._new_reindex(as_broker=True, unindexed=unindexed)
         # The replay begins with the first batch, whatever the log start offset
         context = replace(_as_unclean(self._facts).context, log_start_offset=None)
         self._load = PartitionLoad(partition, context, self._facts.load_options, follow=self._reindex.follow)
-        for _ in self._load.run():
-            pass
         return self._load
 
     def _refetch(self) -> None:
@@ -409,7 +446,8 @@ class _Work:
         companions = companions or companion_files(truncation, self._facts)
         self._sink.add("truncate.cut", partition.path, offset=truncation.end_offset, what=what_is_deleted(truncation))
         for cuts in cuts_of(truncation):
-            self._lose(partition, cuts, why or "a broker truncates it at its start")
+            losses = measure_losses(partition, cuts, self._facts.high_watermark)
+            self._done.losses += [_with_reason(loss, why or "a broker truncates it at its start") for loss in losses]
         if companions.open_transactions:
             first = min(each.first_offset for each in companions.open_transactions)
             count = len(companions.open_transactions)
@@ -417,14 +455,8 @@ class _Work:
         self._done.end_offset = truncation.end_offset
         stage_truncation(truncation, companions, self._stage)
 
-    def _lose(self, partition: Partition, cuts: list[tuple[str, int]], why: str, *, of_broker: bool = False) -> None:
-        for loss in measure_losses(partition, cuts, self._facts.high_watermark):
-            self._done.losses.append(_with_reason(loss, why))
-            if of_broker:
-                self._done.own_losses.append(loss)
-
     # --- what is built from the log -----------------------------------------------------------------------------------
-    def _new_reindex(self, *, as_broker: bool) -> PartitionReindex:
+    def _new_reindex(self, *, as_broker: bool, unindexed: Collection[int] = ()) -> PartitionReindex:
         """Return the work that replays the log, and repairs the files that are built from it."""
         extent = read_extent(self._partition())
         facts = self._facts if self._task.choice == "as-broker" else self._possible_facts(extent)
@@ -441,6 +473,7 @@ class _Work:
             writes_all=False,
             as_broker=as_broker,
             max_batch_bytes=MAX_BATCH_BYTES,
+            unindexed=frozenset(unindexed),
         )
         return PartitionReindex(task, NO_PROGRESS.advance, self._stage.spooled)
 

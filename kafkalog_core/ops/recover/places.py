@@ -16,29 +16,29 @@ from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT32
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.rules.rule_table import rules_of
-from kafkalog_core.kafka.sim.batch_places import PlaceWatch, misplaced_batches, partition_bounds
+from kafkalog_core.kafka.sim.batch_places import PlaceBounds, PlaceWatch, misplaced_batches, partition_bounds
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.recovery import first_empty_marker, marker_fault, recover_segment
 from kafkalog_core.ops.recover.headers import PlaceHeader, is_whole_message, read_header
 from kafkalog_core.ops.recover.order import exchanged_batches
-from kafkalog_core.storage.scan import Damage, ScanOptions, scan
-from kafkalog_core.storage.source import Source
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, ScanPlace, scan
+from kafkalog_core.storage.source import WINDOW_BYTES, Source
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.kafka.sim.batch_places import PlaceBounds
     from kafkalog_core.ops.repair.context import PartitionFacts
+    from kafkalog_core.ops.repair.loss import LossCount
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
-    from kafkalog_core.storage.scan import Run
 
 __all__ = [
     "BadBatch",
     "BrokerAct",
     "DamagedPlace",
+    "FollowedLogs",
     "Neighbour",
     "OffsetSource",
     "PlaceKind",
@@ -155,6 +155,8 @@ def find_places(
     advance: Callable[[int], None],
     *,
     chosen: Mapping[str, Mapping[int, BadBatch]] | None = None,
+    followed: FollowedLogs | None = None,
+    counts: Mapping[str, LossCount] | None = None,
 ) -> tuple[DamagedPlace, ...]:
     """Return the damaged places of a partition in the order of the log; empty: recovery reads all of it.
 
@@ -165,6 +167,8 @@ def find_places(
         facts: its log directory, the release and the settings.
         advance: called with the bytes of log that are read.
         chosen: whole batches that count as damaged, by the path of the log and the position of the batch.
+        followed: what was read of the logs, and is not read again; None: nothing was.
+        counts: by the path of a log, what also takes all that is read of it here.
     """
     if partition.format == "v07":
         return ()
@@ -172,12 +176,45 @@ def find_places(
     bounds = partition_bounds(partition)
     readings = []
     for segment in segments:
-        named = (chosen or {}).get(segment.files[0].path, {})
-        readings.append(_read(segment, bounds[segment.base_offset], facts, named))
+        path, own = segment.files[0].path, bounds[segment.base_offset]
+        reader = None if followed is None else followed.reader_of(segment, own)
+        reader = reader or _SegmentReader(segment, facts, (chosen or {}).get(path, {}), PlaceWatch(own))
+        readings.append(reader.finished(own, (counts or {}).get(path)))
         advance(segment.size_bytes)
     if not any(reading.holes for reading in readings):
         return ()
     return tuple(map(_with_neighbour, _placed(partition, segments, readings, facts)))
+
+
+class FollowedLogs:
+    """What a recovery reads of the logs of a partition, up to the damage at which it ends (`follow`).
+
+    Args:
+        partition: its files.
+        facts: the release and the settings.
+    """
+
+    def __init__(self, partition: Partition, facts: PartitionFacts) -> None:
+        self._facts = facts
+        self._bounds = partition_bounds(partition)
+        self._readers: dict[str, _SegmentReader] = {}
+
+    def follow(self, segment: Segment) -> Callable[[Run | Damage], object]:
+        """Return what takes all that a recovery reads of a segment, which begins again if it was followed before."""
+        bounds = self._bounds.get(segment.base_offset, PlaceBounds(base_offset=segment.base_offset))
+        reader = _SegmentReader(segment, self._facts, {}, PlaceWatch(bounds))
+        self._readers[segment.files[0].path] = reader
+        return reader.follow
+
+    def read_to(self, path: str) -> int:
+        """Return the byte up to which a log was read."""
+        return self._readers[path].position if path in self._readers else 0
+
+    def reader_of(self, segment: Segment, bounds: PlaceBounds) -> _SegmentReader | None:
+        """Return what has read a segment; None: it was not read, or has changed since then."""
+        reader = self._readers.pop(segment.files[0].path, None)
+        is_same = reader is not None and reader.segment.size_bytes == segment.size_bytes
+        return reader if is_same and self._bounds.get(segment.base_offset) == bounds else None
 
 
 # --- one segment ------------------------------------------------------------------------------------------------------
@@ -208,73 +245,114 @@ class _Reading(Struct):
     last: Neighbour | None = None
 
 
-def _read(segment: Segment, bounds: PlaceBounds, facts: PartitionFacts, chosen: Mapping[int, BadBatch]) -> _Reading:
-    watch = PlaceWatch(bounds)
-    with Source.open(segment.files[0].path) as source:
-        reading = _scan(source, segment, facts, chosen, watch)
-        # Two passes: which of the batches is the wrong one needs all offsets of the segment. That is rare.
-        misplaced = misplaced_batches(source, bounds, _OPTIONS).batches if watch.is_suspicious else ()
-        wrong = {
-            each.position: BadBatch("misplaced", "offset-order", each.detail, _act_on_misplaced(source, segment, facts))
-            for each in misplaced
-            if each.fault == "offset"
-        }
-        return _scan(source, segment, facts, {**chosen, **wrong}, None) if wrong else reading
-
-
 _OPTIONS: Final = ScanOptions(resync=True)
 
 
-def _scan(
-    source: Source,
-    segment: Segment,
-    facts: PartitionFacts,
-    bad: Mapping[int, BadBatch],
-    watch: PlaceWatch | None,
-) -> _Reading:
-    reading = _Reading()
-    hole: _Hole | None = None
-    # Never beyond the listed size: the result of another plan step may end before the file does
-    end = min(segment.size_bytes, source.size_bytes)
-    for item in scan(source, base_offset=segment.base_offset, options=_OPTIONS, end=end):
+class _SegmentReader:
+    """One read of a segment.
+
+    Args:
+        segment: its files.
+        facts: the release and the settings.
+        bad: whole batches that count as damaged, by position.
+        watch: sees whether one of its batches may be misplaced; None: these are among the bad ones.
+    """
+
+    def __init__(
+        self, segment: Segment, facts: PartitionFacts, bad: Mapping[int, BadBatch], watch: PlaceWatch | None
+    ) -> None:
+        self.segment = segment
+        self._facts = facts
+        self._bad = bad
+        self._watch = watch
+        self._reading = _Reading()
+        self._hole: _Hole | None = None
+        self._place: int | ScanPlace = 0  # where it is read on from
+        self._last_offset = segment.base_offset - 1
+        self._is_followed = True
+
+    def follow(self, item: Run | Damage) -> None:
+        """Take what a broker's recovery reads, up to the first batch that a scan reads in another way."""
+        is_odd = item.has_odd_magic if isinstance(item, Run) else item.size_bytes > 0
+        self._is_followed = self._is_followed and not is_odd
+        if not self._is_followed:
+            return
+        self._take(item)
+        if isinstance(item, Run):
+            lasts, latest = item.batches.column("last_offset"), item.batches.row(item.batches.count - 1)
+            before = lasts[-2] if len(lasts) > 1 else self._last_offset
+            is_wrapper = latest["record_count"] < 0 and latest["format"] < MAGIC_V2
+            # The recovery may end here, and not come to the damage that reports it
+            if self._watch is not None and latest["last_offset" if is_wrapper else "base_offset"] <= before:
+                self._watch.suspect()
+            self._last_offset = lasts[-1]
+            self._place = ScanPlace(item.end, lasts[-1], WINDOW_BYTES)
+
+    @property
+    def position(self) -> int:
+        """The byte up to which it was read."""
+        return self._place.position if isinstance(self._place, ScanPlace) else self._place
+
+    def finished(self, bounds: PlaceBounds, count: LossCount | None) -> _Reading:
+        """Read the rest; `count` takes it too."""
+        segment = self.segment
+        with Source.open(segment.files[0].path) as source:
+            # Never beyond the listed size: the result of another plan step may end before the file does
+            end = min(segment.size_bytes, source.size_bytes)
+            if count is not None:
+                count.begin(end - self.position)
+            for item in scan(source, base_offset=segment.base_offset, options=_OPTIONS, start=self._place, end=end):
+                self._take(item)
+                if count is not None:
+                    count.take(item)
+            # Two passes: which of the batches is the wrong one needs all offsets of the segment. That is rare.
+            is_suspicious = self._watch is not None and self._watch.is_suspicious
+            found = misplaced_batches(source, bounds, _OPTIONS).batches if is_suspicious else ()
+            misplaced = [each for each in found if each.fault == "offset"]
+            if not misplaced:
+                return self._reading
+            act = _act_on_misplaced(source, segment, self._facts)
+        wrong = {each.position: BadBatch("misplaced", "offset-order", each.detail, act) for each in misplaced}
+        return _SegmentReader(segment, self._facts, {**self._bad, **wrong}, None).finished(bounds, None)
+
+    def _take(self, item: Run | Damage) -> None:
+        segment, reading = self.segment, self._reading
         if isinstance(item, Damage):
-            if watch is not None:
-                watch.damage(item)
+            if self._watch is not None:
+                self._watch.damage(item)
             if item.size_bytes:
                 what = BadBatch("damage", item.reason, item.detail, "truncates")
-                hole = _with(hole, reading, _bytes_of(segment, item.position, item.size_bytes, what))
-            continue
-        if watch is not None:
-            watch.run(item.batches)
-        faults = {**{row: bad[at] for row, at in _rows_at(item.batches, bad)}, **_bad_markers(item, facts)}
+                self._add(_bytes_of(segment, item.position, item.size_bytes, what))
+            return
+        if self._watch is not None:
+            self._watch.run(item.batches)
+        rows = _rows_at(item.batches, self._bad)
+        faults = {**{row: self._bad[at] for row, at in rows}, **_bad_markers(item, self._facts)}
         row = 0
         for number in (*sorted(faults), item.batches.count):
             if number > row:
                 first, last = neighbour(item, row), neighbour(item, number - 1)
-                if hole is not None:
-                    hole.after, hole = first, None
+                if self._hole is not None:
+                    self._hole.after, self._hole = first, None
                 reading.first, reading.last = reading.first or first, last
             if number < item.batches.count:
                 position, size = (item.batches.cell(name, number) for name in ("position", "size_bytes"))
                 part = _bytes_of(segment, position, size, faults[number])
-                hole = _with(hole, reading, part._replace(batch=neighbour(item, number)))
+                self._add(part._replace(batch=neighbour(item, number)))
             row = number + 1
-    return reading
+
+    def _add(self, part: _Bytes) -> None:
+        """Add a part to the present hole, or to a new one."""
+        if self._hole is None:
+            self._hole = _Hole([], self._reading.last)
+            self._reading.holes.append(self._hole)
+        self._hole.parts.append(part)
 
 
 def _rows_at(batches: BatchColumns, bad: Mapping[int, BadBatch]) -> Iterator[tuple[int, int]]:
     """Yield row and position of the batches of a run at some positions."""
     if bad:
         yield from ((row, at) for row, at in enumerate(batches.column("position")) if at in bad)
-
-
-def _with(hole: _Hole | None, reading: _Reading, part: _Bytes) -> _Hole:
-    """Return the hole with one more part; a new one is added to the reading."""
-    if hole is None:
-        hole = _Hole([], reading.last)
-        reading.holes.append(hole)
-    hole.parts.append(part)
-    return hole
 
 
 def _bytes_of(segment: Segment, position: int, size_bytes: int, what: BadBatch) -> _Bytes:

@@ -6,9 +6,9 @@ changes, clean and unclean, and the clean shutdown file is written if nothing wo
 
 What is read: a healthy log once, by the simulated start as far as a broker would recover it, which the replay follows,
 and by the replay. Of a partition that changes, the last segment once more, by the start on the result. A damaged log is
-read by the start, for what is lost and for its damaged places, and then as it will be: each new segment by the recovery
-that tries what takes the damaged places, and all of it by the start that the replay follows. The check before the clean
-shutdown file (`kafkalog verify`) reads the metadata log alone.
+read once for what is lost and for its damaged places, by the start up to the first of them, and once as it will be, by
+the start that tries what takes these places and that the replay follows. The check before the clean shutdown file
+(`kafkalog verify`) reads the metadata log alone.
 """
 
 from __future__ import annotations

@@ -93,6 +93,7 @@ class _OpenedSegment(NamedTuple):
         saved: the producers at its base offset, if it may have to be split.
         is_known: whether these are known.
         is_meant: whether it is requested.
+        is_indexed: whether its offset and time indexes are, too.
     """
 
     segment: Segment
@@ -102,6 +103,7 @@ class _OpenedSegment(NamedTuple):
     saved: bytes | None
     is_known: bool
     is_meant: bool
+    is_indexed: bool
 
 
 def _unchanged(content: bytes | FileSlice) -> bytes | FileSlice:
@@ -263,10 +265,11 @@ class PartitionReindex:
         # them.
         pauses = self._snapshots.between(segment.base_offset, next_base(self._partition.segments, segment))
         is_known = self._states is not None
+        is_indexed = is_meant and segment.base_offset not in self._task.unindexed
         watch = RecoveryWatch(
-            listen=indexes.listen if is_meant else _look_away, pauses=pauses if is_known else (), reached=reached
+            listen=indexes.listen if is_indexed else _look_away, pauses=pauses if is_known else (), reached=reached
         )
-        return _OpenedSegment(segment, indexes, steps, watch, self._saved(segment), is_known, is_meant)
+        return _OpenedSegment(segment, indexes, steps, watch, self._saved(segment), is_known, is_meant, is_indexed)
 
     def _close(self, opened: _OpenedSegment, recovery: SegmentRecovery) -> Iterator[Step]:
         """Yield the steps of a segment whose recovery has ended."""
@@ -300,7 +303,8 @@ class PartitionReindex:
         if is_meant:
             # An index must not name what is truncated
             is_new = recovery.stop is not None
-            yield from indexes.steps(recovery, writes_all=is_new or self._writes_all(segment))
+            if opened.is_indexed:
+                yield from indexes.steps(recovery, writes_all=is_new or self._writes_all(segment))
             self._kept += indexes.kept
             for finding in indexes.findings:
                 self._sink.put(finding)

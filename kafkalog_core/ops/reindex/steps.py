@@ -34,6 +34,7 @@ class ReindexTask(Struct, frozen=True, kw_only=True):
         writes_all: whether a valid index is written too, if it differs from that of a recovery.
         as_broker: whether a damaged log is truncated, as by a broker that has to rebuild its index.
         max_batch_bytes: the largest batch that is read.
+        unindexed: base offsets of segments whose offset and time indexes another step builds of the same recovery.
     """
 
     path: str
@@ -43,6 +44,7 @@ class ReindexTask(Struct, frozen=True, kw_only=True):
     writes_all: bool
     as_broker: bool
     max_batch_bytes: int
+    unindexed: frozenset[int] = frozenset()
 
 
 class ReindexReport(Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Loss", "cure_of_loss", "measure_loss"]
+__all__ = ["Loss", "LossCount", "cure_of_loss", "measure_loss"]
 
 
 class Loss(Struct, frozen=True, kw_only=True):
@@ -94,6 +94,55 @@ class _Tally(Struct):
     has_more: bool = False
 
 
+class LossCount:
+    """The loss of parts of logs, counted while another one reads them, with a search for batches after damage.
+
+    Args:
+        high_watermark: the high watermark; None: unknown.
+        from_offset: batches that end below it are not lost: a snapshot has their records.
+        is_v07: whether the logs are of 0.7.
+    """
+
+    def __init__(self, high_watermark: int | None, *, from_offset: int = 0, is_v07: bool = False) -> None:
+        self._tally = _Tally(from_offset=from_offset)
+        self._high_watermark = high_watermark
+        self._is_v07 = is_v07
+
+    def begin(self, size_bytes: int) -> None:
+        """Begin a part of this size, in bytes."""
+        self._tally.bytes += size_bytes
+
+    def take(self, item: Run | Damage) -> None:
+        """Take what a scan of the part gives."""
+        if isinstance(item, Damage):
+            self._tally.has_more |= bool(item.size_bytes) and not item.is_plain_tail
+        else:
+            _count(item, self._tally, self._high_watermark, is_v07=self._is_v07)
+
+    def loss(self, partition: Partition, path: str) -> Loss | None:
+        """Return the loss; None: there were only torn batches and zeros. `path`: of the first log."""
+        tally = self._tally
+        # A torn batch or zeros at the end were never records of anybody.
+        if tally.first_offset is None and not tally.records and not tally.has_more:
+            return None
+        is_known = not tally.has_unknown_count
+        return Loss(
+            topic=partition.topic,
+            partition=partition.partition,
+            path=path,
+            first_offset=tally.first_offset,
+            next_offset=tally.next_offset,
+            records=tally.records if is_known else None,
+            bytes=tally.bytes,
+            committed_records=tally.committed if is_known and self._high_watermark is not None else None,
+            first_timestamp_ms=tally.first_timestamp_ms,
+            max_timestamp_ms=tally.max_timestamp_ms,
+            transactions=tally.transactions,
+            producers=len(tally.producers),
+            cure=cure_of_loss(tally.first_offset, self._high_watermark),
+        )
+
+
 def measure_loss(
     partition: Partition, cuts: Sequence[tuple[str, int]], high_watermark: int | None, *, from_offset: int = 0
 ) -> Loss | None:
@@ -105,29 +154,17 @@ def measure_loss(
         high_watermark: the high watermark; None: unknown.
         from_offset: batches that end below it are not lost: a snapshot has their records.
     """
-    tally = _Tally(from_offset=from_offset)
     is_v07 = partition.format == "v07"
+    counted = LossCount(high_watermark, from_offset=from_offset, is_v07=is_v07)
+    # Records after damage are lost with it, so they count too.
+    options = ScanOptions(resync=True)
     for path, start in cuts:
-        _read(path, start, tally, high_watermark, is_v07=is_v07)
-    # A torn batch or zeros at the end were never records of anybody.
-    if tally.first_offset is None and not tally.records and not tally.has_more:
-        return None
-    is_known = not tally.has_unknown_count
-    return Loss(
-        topic=partition.topic,
-        partition=partition.partition,
-        path=cuts[0][0],
-        first_offset=tally.first_offset,
-        next_offset=tally.next_offset,
-        records=tally.records if is_known else None,
-        bytes=tally.bytes,
-        committed_records=tally.committed if is_known and high_watermark is not None else None,
-        first_timestamp_ms=tally.first_timestamp_ms,
-        max_timestamp_ms=tally.max_timestamp_ms,
-        transactions=tally.transactions,
-        producers=len(tally.producers),
-        cure=cure_of_loss(tally.first_offset, high_watermark),
-    )
+        with Source.open(path) as source:
+            end = source.size_bytes
+            counted.begin(end - start)
+            for item in scan(source, base_offset=None, is_v07=is_v07, options=options, start=start, end=end):
+                counted.take(item)
+    return counted.loss(partition, cuts[0][0])
 
 
 def cure_of_loss(first_offset: int | None, high_watermark: int | None) -> str:
@@ -136,25 +173,6 @@ def cure_of_loss(first_offset: int | None, high_watermark: int | None) -> str:
         return _UNKNOWN
     # Below it, consumers may have read the records, and other replicas have them.
     return _COMMITTED if first_offset is None or first_offset < high_watermark else _ABOVE
-
-
-def _read(path: str, start: int, tally: _Tally, high_watermark: int | None, *, is_v07: bool) -> None:
-    with Source.open(path) as source:
-        tally.bytes += source.size_bytes - start
-        items = scan(
-            source,
-            base_offset=None,
-            is_v07=is_v07,
-            # Records after damage are lost with it, so they count too.
-            options=ScanOptions(resync=True),
-            start=start,
-            end=source.size_bytes,
-        )
-        for item in items:
-            if isinstance(item, Damage):
-                tally.has_more |= bool(item.size_bytes) and not item.is_plain_tail
-            else:
-                _count(item, tally, high_watermark, is_v07=is_v07)
 
 
 def _count(run: Run, tally: _Tally, high_watermark: int | None, *, is_v07: bool) -> None:

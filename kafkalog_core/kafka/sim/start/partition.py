@@ -28,11 +28,17 @@ from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
-from kafkalog_core.kafka.sim.start.recovery import RecoveryWatch, recover_segment, split_parts
+from kafkalog_core.kafka.sim.start.recovery import RecoveryWatch, SegmentRecoverer, recover_segment, split_parts
 from kafkalog_core.kafka.sim.start.replay import EndOfLog, ReplaySegment, end_of_log, find_offset
 from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
 from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
-from kafkalog_core.kafka.sim.start.starting_segment import StartingSegment, listed_span, reaches_beyond, reading_of
+from kafkalog_core.kafka.sim.start.starting_segment import (
+    LogReading,
+    StartingSegment,
+    listed_span,
+    reaches_beyond,
+    reading_of,
+)
 from kafkalog_core.kafka.sim.start.sweep import sweep
 from kafkalog_core.storage.listing import Segment, SegmentState, group_segments
 from kafkalog_core.storage.scan import Run
@@ -40,7 +46,7 @@ from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.sim.start.recovery import Problem
@@ -134,6 +140,14 @@ class PartitionLoad:
 
     def run(self) -> Iterator[LoadedSegment]:
         """Simulate the start; yield each recovered segment after its last recovery."""
+        for item in self.steps():
+            if isinstance(item, LogReading):
+                item.walk()
+            else:
+                yield item
+
+    def steps(self) -> Iterator[LoadedSegment | LogReading]:
+        """Simulate the start as `run` does; yield each log too before its recovery, which the caller lets read it."""
         try:
             yield from self._load()
         except _Stopped as stopped:
@@ -145,7 +159,7 @@ class PartitionLoad:
             self._result = LoadResult(problem=LoadProblem(kind=kind, path=path, sentence=error.message))
 
     # --- the steps of a load ----------------------------------------------------------------------------------------
-    def _load(self) -> Iterator[LoadedSegment]:
+    def _load(self) -> Iterator[LoadedSegment | LogReading]:
         epochs = self._epoch_file
         # UnifiedLog.create reads the leader epochs first (LeaderEpochCheckpointFile), so a refused file stops it there
         if self._rules.has_producers and epochs is not None and epochs.refusal is not None:
@@ -179,7 +193,9 @@ class PartitionLoad:
             self._check_room()
         self._finish(end_offset, (*swept.removed, *self._replaced), swept.files, others)
 
-    def _open_all(self, segments: Sequence[Segment], first: int | None, swept: Swept) -> Iterator[LoadedSegment]:
+    def _open_all(
+        self, segments: Sequence[Segment], first: int | None, swept: Swept
+    ) -> Iterator[LoadedSegment | LogReading]:
         """Open the segments; yield those that it recovers, and that neither `recoverLog` nor a replacement comes to.
 
         Replacements that wait are completed afterwards.
@@ -187,7 +203,7 @@ class PartitionLoad:
         opened: list[tuple[StartingSegment, LoadedSegment]] = []
         for number, segment in enumerate(segments):
             live = StartingSegment(segment.base_offset, segment, segment.size_bytes)
-            self._open(live, segment)
+            yield from self._open(live, segment)
             self._live.append(live)
             if live.recovery is not None and swept.waiting:
                 opened.append((live, live.frozen()))
@@ -195,7 +211,7 @@ class PartitionLoad:
                 yield live.frozen()
             live.forget()
         if swept.waiting:
-            self._complete(swept.waiting, swept.files)
+            yield from self._complete(swept.waiting, swept.files)
             kept = self._live[: self._first_recovered([live.base_offset for live in self._live])]
             yield from (frozen for live, frozen in opened if any(live is each for each in kept))
 
@@ -205,7 +221,7 @@ class PartitionLoad:
             return None
         return first_recovered(base_offsets, self._context, self._partition.topic, self._options.release)
 
-    def _complete(self, waiting: Sequence[FileInfo], files: Sequence[FileInfo]) -> None:
+    def _complete(self, waiting: Sequence[FileInfo], files: Sequence[FileInfo]) -> Iterator[LogReading]:
         """Recover a finished replacement and put it in place of segments (`Log.completeSwapOperations`, 2.5 to 2.8).
 
         It replaces the segments from the one that holds its base offset up to its end, except those that end at or
@@ -223,7 +239,7 @@ class PartitionLoad:
         base = name.base_offset
         segment = Segment(base_offset=base, state=SegmentState.CLOSED, log=replace(log, name=name))
         swap = StartingSegment(base, segment, log.size_bytes)
-        problem = self._recover(swap, assigns=False)
+        problem = yield from self._recover(swap, assigns=False)
         if problem is not None:
             kind: LoadProblemKind = "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal"
             sentence = f"the broker recovers the replacement, and stops: {problem.detail}"
@@ -290,7 +306,7 @@ class PartitionLoad:
                 sentence = f"the broker creates an empty segment at offset {other.base_offset}, and never reads {name}"
                 self._stop(other.log.path, sentence, kind="misnamed")
 
-    def _open(self, live: StartingSegment, segment: Segment) -> None:
+    def _open(self, live: StartingSegment, segment: Segment) -> Iterator[LogReading]:
         """Open one segment (`LogLoader.loadSegmentFiles`), which recovers it where its index is missing or wrong."""
         path = live.log_path or self._partition.path
         # FileRecords refuses a file of more than Integer.MAX_VALUE bytes
@@ -304,17 +320,17 @@ class PartitionLoad:
             self._stop(segment.txnindex.path, "it has an entry of a version that no broker knows")
         if occasion is None or occasion == "unknown-version":
             return
-        problem = self._recover(live, assigns=self._rules.lone_recovery_assigns)
+        problem = yield from self._recover(live, assigns=self._rules.lone_recovery_assigns)
         if problem is not None:
             self._refuse(live, problem)
         live.occasion = occasion
 
-    def _recover_from(self, first: int) -> Iterator[LoadedSegment]:
+    def _recover_from(self, first: int) -> Iterator[LoadedSegment | LogReading]:
         """Recover each segment from one on, until one of them is truncated (`LogLoader.recoverLog`); yield them."""
         for number in range(first, len(self._live)):
             live = self._live[number]
             before = live.size_bytes
-            problem = self._recover(live, assigns=True)
+            problem = yield from self._recover(live, assigns=True)
             if problem is not None:
                 if problem.kind not in _CAUGHT:
                     self._refuse(live, problem)
@@ -328,7 +344,7 @@ class PartitionLoad:
             yield live.frozen()
             live.forget()
 
-    def _recover(self, live: StartingSegment, *, assigns: bool) -> Problem | None:
+    def _recover(self, live: StartingSegment, *, assigns: bool) -> Generator[LogReading, None, Problem | None]:
         """Recover one segment (`LogLoader.recoverSegment`); return the exception that it throws, if any."""
         path = live.log_path
         if path is None:
@@ -345,15 +361,21 @@ class PartitionLoad:
             states = manager.states
         follow = None if self._follow is None or live.segment is None else self._follow(live.segment)
         with Source.open(path) as source:
-            recovery = recover_segment(
-                source,
-                live.base_offset,
-                rules=self._options.recovery,
-                settings=self._options.settings,
-                states=states,
-                watch=RecoveryWatch(listen=partial(self._listen, live, follow)),
-                byte_range=listed_span(live, source),
-            )
+            size_bytes, span = source.size_bytes, listed_span(live, source)
+        recoverer = SegmentRecoverer(
+            size_bytes if span is None else span[1],
+            live.base_offset,
+            rules=self._options.recovery,
+            settings=self._options.settings,
+            states=states,
+            watch=RecoveryWatch(listen=partial(self._listen, live, follow)),
+        )
+        takes_v2_magic = self._options.recovery.takes_v2_magic
+        reading = LogReading(live.segment, path, recoverer, takes_v2_magic=takes_v2_magic, byte_range=span)
+        yield reading
+        if reading.error is not None:
+            raise reading.error
+        recovery = recoverer.finish()
         if recovery.problem is not None:
             return recovery.problem
         live.recovery, live.end_offset = recovery, recovery.end_offset

@@ -296,7 +296,7 @@ class SegmentRecoverer:
         watch: RecoveryWatch = NO_WATCH,
     ) -> None:
         self._size_bytes = size_bytes
-        self._base_offset = base_offset
+        self.base_offset = base_offset
         self._rules = rules
         self._states = states
         self._unlisted: list[CompletedTxn] = []
@@ -472,7 +472,7 @@ class SegmentRecoverer:
             except FieldError as error:
                 self._fail("invalid-offset", self._position, error.message)
         return SegmentRecovery(
-            base_offset=self._base_offset,
+            base_offset=self.base_offset,
             size_bytes=self._size_bytes,
             valid_bytes=self._position,
             stop=self._stop,

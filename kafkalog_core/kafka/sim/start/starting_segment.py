@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog_core.errors import StorageError
+from kafkalog_core.kafka.sim.broker_walk import walk_as_broker
 from kafkalog_core.kafka.sim.start.replay import ReplaySegment, SegmentReads
 from kafkalog_core.kafka.sim.start.results import LoadedSegment
 from kafkalog_core.storage.source import Source
@@ -11,11 +13,12 @@ from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.start.candidates import Occasion
-    from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
+    from kafkalog_core.kafka.sim.start.recovery import SegmentRecoverer, SegmentRecovery
     from kafkalog_core.kafka.sim.start.replay import OffsetIndex
     from kafkalog_core.storage.listing import Segment
+    from kafkalog_core.storage.scan import Damage, Run, ScanPlace
 
-__all__ = ["StartingSegment", "listed_span", "reaches_beyond", "reading_of"]
+__all__ = ["LogReading", "StartingSegment", "listed_span", "reaches_beyond", "reading_of"]
 
 
 class StartingSegment(Struct):
@@ -51,6 +54,58 @@ class StartingSegment(Struct):
             occasion=self.occasion,
             is_emptied=self.is_emptied,
         )
+
+
+class LogReading:
+    """A log that a start recovers, for the one that reads it: `take` for what a broker reads of it, or `walk`.
+
+    Args:
+        segment: of the log.
+        path: of the log.
+        recoverer: its recovery.
+        takes_v2_magic: as of `walk_as_broker`.
+        byte_range: the part that the listing has, where the file is longer; None: all of it.
+    """
+
+    def __init__(
+        self,
+        segment: Segment | None,
+        path: str,
+        recoverer: SegmentRecoverer,
+        *,
+        takes_v2_magic: bool,
+        byte_range: tuple[int, int] | None,
+    ) -> None:
+        self.segment = segment
+        self.limit_bytes = recoverer.limit_bytes
+        self.is_whole = byte_range is None
+        self.error: StorageError | None = None
+        self._path = path
+        self._recoverer = recoverer
+        self._takes_v2_magic = takes_v2_magic
+        self._byte_range = byte_range
+
+    def take(self, item: Run | Damage) -> bool:
+        """Take whole batches in the order of the log, or damage of size 0; return whether the recovery goes on."""
+        return self._recoverer.take(item)
+
+    def walk(self, place: ScanPlace | None = None) -> None:
+        """Read the log as a broker does, after the place up to which another one has read it."""
+        base_offset = self._recoverer.base_offset
+        try:
+            with Source.open(self._path) as source:
+                for item in walk_as_broker(
+                    source,
+                    base_offset=base_offset,
+                    max_batch_bytes=self.limit_bytes,
+                    takes_v2_magic=self._takes_v2_magic,
+                    byte_range=self._byte_range,
+                    place=place,
+                ):
+                    if not self._recoverer.take(item):
+                        break
+        except StorageError as error:  # it ends the start, which waits for the result
+            self.error = error
 
 
 def listed_span(live: StartingSegment, source: Source) -> tuple[int, int] | None:
