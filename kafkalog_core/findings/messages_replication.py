@@ -100,7 +100,8 @@ REPLICATION: Final = (
             ),
             (
                 "Leader or replica is on protocol version where leader epoch is not considered in the "
-                "OffsetsForLeaderEpoch response. The leader's offset {offset} will be used for truncation in {partition}"
+                "OffsetsForLeaderEpoch response. The leader's offset {offset} will be used for truncation in "
+                "{partition}"
             ),
             "Truncating to offset {offset}",
             "Truncating log {partition} to offset {offset}",

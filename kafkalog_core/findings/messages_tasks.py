@@ -176,8 +176,8 @@ TASKS: Final = (
         "kafka-storage.sh format found a meta.properties in {dir}.",
         "The node has run before, or was formatted before.",
         "Takes no part: the tool has changed no directory.",
-        "Nothing needs to be done for a node that has run. To add a directory to it, format with --ignore-formatted: "
-        "the tool leaves those that have a meta.properties.",
+        "Nothing needs to be done for a node that has run. To add a directory to it: kafka-storage.sh format "
+        "--ignore-formatted, which leaves those that have a meta.properties.",
         ("meta",),
         ("kafkalog dump --files {dir}/meta.properties",),
     ),

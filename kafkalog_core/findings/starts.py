@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import FindingType
+from kafkalog_core.findings.kinds import RECOVER, FindingType
 
 __all__ = ["STARTS"]
 
@@ -43,6 +43,15 @@ STARTS: Final = {
         _RELEASE,
         "The coordinator of releases up to 3.9 logs an error, and continues without what the partition holds.",
         next_step=_COMPAT,
+    ),
+    "coordinator.served-before": FindingType(
+        "error",
+        "The group coordinator of Kafka {release} takes a place in the partition for its end: {why}.",
+        "Starts, and serves the partition with what is before that place: consumers of {groups} find older offsets, or "
+        "none.",
+        "Stop the consumers of these groups. Run kafkalog recover: it keeps every batch that can be read.",
+        "A length beyond the end of the file is to a broker as an append that was cut short, so it logs no error.",
+        next_step=RECOVER,
     ),
     "coordinator.served-partly": FindingType(
         "error",

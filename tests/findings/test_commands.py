@@ -79,6 +79,7 @@ def options_to_type() -> Iterator[tuple[str, set[str], set[str]]]:
     for code, cure, steps in cures:
         named = set(OPTION.findall(SCRIPT.sub("", cure or "")))
         steps_of = {each.split()[1] for line in (cure or "", *steps) for each in NAMED.findall(line)}
+        steps_of |= {code.partition(".")[0]} & {*COMMANDS}
         if named:
             yield code, named, {option for name in steps_of for option in options_of(name)}
 

@@ -15,6 +15,7 @@ from kafkalog_core.kafka.sim.start.limits import count_disk, limit_problems, nee
 from kafkalog_core.kafka.sim.start.metadata_load import NO_RECORD, load_metadata
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of
+from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -117,7 +118,8 @@ def coordinator_findings(partitions: Iterable[PartitionStart], release: Release)
     """Yield what the coordinators of a release do not load of the partitions that the broker serves."""
     for each, (load,) in coordinator_loads(partitions, [release]):
         topic, partition = each.place.name.topic, each.place.name.partition
-        noun = "transactional id" if load.served == "before" else "group"
+        is_transactions = topic == TRANSACTIONS_TOPIC
+        noun = "transactional id" if is_transactions else "group"
         groups = _named(load.forgotten, noun)
         for what, count in load.skipped.items():
             text = f"{count_of(count, 'record')} ({what})"
@@ -125,7 +127,8 @@ def coordinator_findings(partitions: Iterable[PartitionStart], release: Release)
             yield replace(finding, topic=topic, partition=partition)
         if load.stop is None:
             continue
-        code = {"none": "not-served", "empty": "served-empty"}.get(load.served, "served-partly")
+        partly = "served-partly" if is_transactions else "served-before"
+        code = {"none": "not-served", "empty": "served-empty"}.get(load.served, partly)
         stop = load.stop
         why = f"{stop.record}: {stop.reason}" if stop.record else stop.reason
         finding = found(

@@ -136,6 +136,31 @@ def test_damage_ends_the_load_where_it_is(tmp_path: Path) -> None:
         assert loaded.forgotten == {"g", "after"}
 
 
+def test_a_length_beyond_the_file_ends_the_load_without_an_error(tmp_path: Path) -> None:
+    """4.3.1 finished the load of such a partition, and then knew the groups before the place, and no other one."""
+    log = GroupLog(tmp_path).commit(1)
+    log.add(bytes(8) + b"\x5a\0\0\0" + bytes(80))
+    log.commit(2, group="after")
+    (loaded,) = load_coordinator(GROUPS_TOPIC, str(log.path), [rules_of("4.3")])
+    assert loaded.stop is not None
+    assert loaded.stop.is_silent
+    assert "gives 1509949440 bytes, and the file has" in loaded.stop.reason
+    assert (loaded.served, loaded.names, loaded.forgotten) == ("before", {"g"}, {"after"})
+
+
+def test_no_coordinator_computes_a_checksum(tmp_path: Path) -> None:
+    """4.3.1 loaded all groups, and all transactional ids, of partitions with a wrong checksum of a batch."""
+    log = GroupLog(tmp_path).commit(1)
+    log.commit(2, group="after")
+    (file,) = log.path.glob("*.log")
+    data = bytearray(file.read_bytes())
+    data[17] ^= 1
+    file.write_bytes(data)
+    (loaded,) = load_coordinator(GROUPS_TOPIC, str(log.path), [rules_of("4.3")])
+    assert loaded.is_whole
+    assert loaded.names == {"g", "after"}
+
+
 def test_damage_that_the_start_truncates_does_not_end_the_load(tmp_path: Path) -> None:
     log = GroupLog(tmp_path).commit(1)
     (file,) = log.path.glob("*.log")

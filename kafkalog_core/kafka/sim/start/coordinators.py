@@ -47,6 +47,8 @@ COORDINATOR_TOPICS: Final = (GROUPS_TOPIC, TRANSACTIONS_TOPIC)
 """The topics whose partitions `load_coordinator` loads."""
 
 _COMMIT_MARKER: Final = 1  # ControlRecordType
+_SIZE_AT: Final = 8
+_ENVELOPE_BYTES: Final = 12
 _TRANSACTION_TYPE: Final = 0
 _STATUSES: Final = frozenset((*TransactionPhase, 7))  # 7: PrepareEpochFence, which no broker writes
 
@@ -64,6 +66,7 @@ class LoadStop(Struct, frozen=True, kw_only=True):
         position: the byte where the log cannot be read; None: the record was read.
         record: what the record is: its name and the group or the transactional id; empty: it is not known.
         reason: why the release cannot load it.
+        is_silent: whether a broker takes the place for the end of the log: the load ends there without an error.
     """
 
     path: str
@@ -71,6 +74,7 @@ class LoadStop(Struct, frozen=True, kw_only=True):
     position: int | None = None
     record: str = ""
     reason: str = ""
+    is_silent: bool = False
 
     @property
     def text(self) -> str:
@@ -148,8 +152,11 @@ def load_coordinator(
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 def _items(directory: str, sizes: Mapping[int, int] | None, max_bytes: int) -> Iterator[_Record | LoadStop]:
-    """Yield the records and markers of a partition, and what of it no broker can read."""
-    options = ScanOptions(max_batch_bytes=max_bytes, resync=True)
+    """Yield the records and markers of a partition, and what of it no broker can read.
+
+    No coordinator computes a checksum: 4.3.1 loaded every group of a batch whose checksum was wrong.
+    """
+    options = ScanOptions(max_batch_bytes=max_bytes, check=False, resync=True)
     for file in unit_of_partition(read_partition(directory), None).files:
         end = MAX_INT64 if sizes is None or file.base_offset is None else sizes.get(file.base_offset, 0)
         if not end:  # the start has deleted or emptied it
@@ -160,9 +167,23 @@ def _items(directory: str, sizes: Mapping[int, int] | None, max_bytes: int) -> I
                     if not isinstance(item, Damage):
                         yield from _records(file.path, item, max_bytes)
                     elif not item.is_plain_tail and item.position < end:
-                        yield LoadStop(path=file.path, offset=None, position=item.position, reason=item.detail)
+                        yield _stop(source, item)
         except StorageError as error:
             yield LoadStop(path=file.path, offset=None, position=0, reason=str(error))
+
+
+def _stop(source: Source, damage: Damage) -> LoadStop:
+    """Return the end of a load at damage.
+
+    A size beyond the end of the file is to a broker as an append that was cut short: `FileLogInputStream.nextBatch` and
+    `ByteBufferLogInputStream.nextBatch` return no batch. 4.3.1 finished such a load, and knew the groups before it.
+    """
+    size = int.from_bytes(source.read(damage.position, _ENVELOPE_BYTES)[_SIZE_AT:], "big", signed=True)
+    rest = source.size_bytes - damage.position - _ENVELOPE_BYTES
+    if size <= max(rest, 0):
+        return LoadStop(path=source.path, offset=None, position=damage.position, reason=damage.detail)
+    reason = f"the length field at byte {damage.position + _SIZE_AT} gives {size} bytes, and the file has {rest}"
+    return LoadStop(path=source.path, offset=None, position=damage.position, reason=reason, is_silent=True)
 
 
 def _records(path: str, run: Run, max_bytes: int) -> Iterator[_Record | LoadStop]:
@@ -381,7 +402,10 @@ class _GroupLoads(_Loads):
             if number in rules.types:
                 known |= getattr(states, groups).keys()
         served: Served = "all"
-        if load.stop is not None:
+        if load.stop is not None and load.stop.is_silent:
+            served = "before"
+            known -= load.forgotten
+        elif load.stop is not None:
             served = "none" if rules.has_shards else "empty"
             load.forgotten |= known
             known = set()

@@ -6,7 +6,8 @@ A broker opens the `.log` of every segment, and its `.txnindex` where there is o
 consumers, replicas and retention reach the same number later. A map that the kernel refuses is an OutOfMemoryError,
 "Map failed", which ends the process; a file that cannot be opened takes the log directory offline.
 
-The indexes of the active segment grow to segment.index.bytes (`LogSegment.resizeIndexes`). File systems with sparse files give them blocks as they are written; others at once.
+The indexes of the active segment grow to segment.index.bytes (`LogSegment.resizeIndexes`). File systems with sparse
+files give them blocks as they are written; others at once.
 """
 
 from __future__ import annotations
