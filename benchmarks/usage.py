@@ -2,8 +2,8 @@
 
 The tree is that of `benchmarks.retain`, in partitions of 100 segments, and half of it, so that it can be seen whether
 memory grows with the number of segments. Measured are the whole commands, in turn, by the clock, by the processor (a
-machine that is shared disturbs that less) and by their peak of memory. Prints a table, writes
-`results/DATE-usage.json`, decides nothing.
+machine that is shared disturbs that less) and by their peak of memory, which is never below that of this process: the
+system counts it up to the start of the command. Prints a table, writes `results/DATE-usage.json`, decides nothing.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.selection import Selection
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
-    from kafkalog_core.ops.usage.usage import DirUsage
+    from kafkalog_core.ops.usage.sums import DirUsage
 
 __all__ = ["usage_command", "usage_options", "usage_request", "write_usages"]
 

@@ -13,13 +13,13 @@ from kafkalog_cli.render.summary import INDENT, SummaryTable, command_text, sent
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.ops.repair.assumptions import grouped
 from kafkalog_core.ops.usage.rows import directory_row, rows_of
-from kafkalog_core.ops.usage.usage import merged
+from kafkalog_core.ops.usage.sums import merged
 from kafkalog_core.text import count_of, moment, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kafkalog_core.ops.usage.usage import DirUsage
+    from kafkalog_core.ops.usage.sums import DirUsage
 
 __all__ = ["UsageTable", "answer_of", "row_name"]
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.transactions.transactions import TransactionsFound
     from kafkalog_core.ops.usage.freeze import Frozen
-    from kafkalog_core.ops.usage.usage import DirUsage
+    from kafkalog_core.ops.usage.sums import DirUsage
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.ops.zookeeper.request import RowsFound, ZookeeperBasis, ZookeeperFound
     from kafkalog_core.output.chunk import BytesMode, Chunk, RowChunk

@@ -193,6 +193,31 @@ def test_what_every_group_has_read_is_freed_without_naming_a_topic(full: Broker,
     assert refused.status == 3
 
 
+def test_a_broker_has_all_records_after_the_undo_and_the_rest_without_it(on_tmpfs: Broker, tmp_path: Path) -> None:
+    """The indexes of a killed broker are preallocated; a copy has filled their holes, and no broker needs that."""
+    broker = on_tmpfs
+    broker.start()
+    asyncio.run(_write(broker, COUNT))
+    for number, is_undone in enumerate((True, False)):
+        broker.kill()
+        indexes = [*broker.log_dir.glob("*/*.index"), *broker.log_dir.glob("*/*.timeindex")]
+        for path in indexes:
+            path.write_bytes(path.read_bytes())
+        space = os.statvfs(broker.log_dir)
+        slack = sum(path.stat().st_blocks * 512 for path in indexes)
+        need = str(space.f_bfree * space.f_frsize + slack + 2 * SEGMENT_BYTES)
+        command = ("free", broker.log_dir, "--need", need, *_settings(broker), "--topic", TOPIC, "--assume-defaults")
+        done = run(*command, "--undo-to", tmp_path / f"undo-{number}", "--apply")
+        assert done.status == 0, (done.rows, done.errors)
+        (plan,) = (row for row in done.rows if row["type"] == "plan")
+        assert "no record is lost" in str(plan["message"])  # of the space of the indexes
+        first = min(int(path.stem) for path in broker.partition_dir(TOPIC).glob("*.log"))
+        assert 0 < first < COUNT
+        if is_undone:
+            assert run("undo", broker.log_dir, "--apply").status == 0
+        _start_and_read(broker, 0 if is_undone else first)
+
+
 def test_a_memory_map_without_a_page_on_the_disk(on_tmpfs: Broker) -> None:
     """`explain` says of this line: if it was loading a log, it does not start."""
     broker = on_tmpfs

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog_cli.output_file import OutputFile
-    from kafkalog_core.ops.usage.usage import DirUsage
+    from kafkalog_core.ops.usage.sums import DirUsage
 
 __all__ = ["UsagePage", "treemap"]
 

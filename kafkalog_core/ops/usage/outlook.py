@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.ops.retain.forecaster import RetentionOptions
-    from kafkalog_core.ops.usage.usage import DirUsage, Key
+    from kafkalog_core.ops.usage.sums import DirUsage, Key
     from kafkalog_core.progress import Progress
 
 __all__ = ["add_retention", "saved_by"]

@@ -11,7 +11,7 @@ from kafkalog_core.output.chunk import RowChunk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kafkalog_core.ops.usage.usage import By, DirUsage, Key, KindSum, SpaceShare
+    from kafkalog_core.ops.usage.sums import By, DirUsage, Key, KindSum, SpaceShare
 
 __all__ = ["directory_row", "rows_of", "share_row", "usage_rows"]
 
