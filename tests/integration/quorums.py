@@ -35,6 +35,7 @@ SECONDS: Final = 300
 """A busy machine takes long."""
 _PATIENCE: Final = {
     "broker.session.timeout.ms": "10000",  # half of it is the time that a registration may take
+    "initial.broker.registration.timeout.ms": "300000",
     "controller.quorum.fetch.timeout.ms": "6000",
     "controller.quorum.request.timeout.ms": "6000",
 }

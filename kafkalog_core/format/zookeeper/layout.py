@@ -26,6 +26,7 @@ __all__ = [
     "LONG",
     "MIN_TXN_BYTES",
     "MULTI",
+    "NODE_ZXIDS",
     "NO_LENGTH",
     "OPEN_ACL_ID",
     "OWNER_AT",
@@ -65,6 +66,8 @@ SESSION: Final = Struct(">qi")
 ACL_AND_STAT: Final = Struct(">qqqqqiiiqq")
 """The end of a node: id of its ACL, then StatPersisted: czxid, mzxid, ctime, mtime, version, cversion, aversion,
 ephemeralOwner, pzxid."""
+NODE_ZXIDS: Final = Struct(">8xqq36xq")
+"""Of the same bytes czxid, mzxid and pzxid alone, in less time."""
 OWNER_AT: Final = slice(52, 60)
 """Where `ACL_AND_STAT` has the ephemeralOwner."""
 OPEN_ACL_ID: Final = -1

@@ -12,7 +12,7 @@ from kafkalog_core.kafka.sim.zookeeper.restoring import UntilZxid
 from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
 from kafkalog_core.ops.cluster import image_rows as rows
 from kafkalog_core.ops.zookeeper.request import ZookeeperRequest
-from kafkalog_core.ops.zookeeper.servers import read_server
+from kafkalog_core.ops.zookeeper.servers import restore_server
 from kafkalog_core.ops.zookeeper.zookeeper import check_cluster_ids
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.structs import Struct
@@ -104,7 +104,7 @@ def read_zookeeper(
         )
     time_ms = None if until.time_ms == MAX_INT64 else until.time_ms
     asked = ZookeeperRequest(data_dirs=dirs, until=UntilZxid(zxid=request.zxid, time_ms=time_ms))
-    chosen, restored = read_server(asked, progress)
+    chosen, restored = restore_server(asked, progress)
     state = _state_of(kafka_states(restored.tree.nodes), dirs, log_dirs)
     image, left = image_of_zookeeper(state)
     findings, equal = check_cluster_ids(log_dirs, (state,))

@@ -16,7 +16,7 @@ from kafkalog_core.ops.groups import request as states
 from kafkalog_core.ops.groups.logs import state_in_log
 from kafkalog_core.ops.groups.request import LEFT_OUT, GroupResult
 from kafkalog_core.ops.zookeeper.request import ZookeeperRequest
-from kafkalog_core.ops.zookeeper.servers import read_server
+from kafkalog_core.ops.zookeeper.servers import restore_server
 from kafkalog_core.structs import Struct
 from kafkalog_core.text import first_of, moment
 from kafkalog_core.topics.zookeeper_state import KafkaState, kafka_states
@@ -117,7 +117,7 @@ def read_old_groups(request: GroupsRequest, progress: Progress) -> OldGroups:
     if not request.zookeeper_dirs:
         return OldGroups(state=KafkaState())
     asked = ZookeeperRequest(data_dirs=request.zookeeper_dirs, until=UntilZxid(time_ms=request.until_ms))
-    chosen, restored = read_server(asked, progress)
+    chosen, restored = restore_server(asked, progress)
     found = kafka_states(restored.tree.nodes)
     with_groups = [each for each in found if each.groups]
     state = with_groups[0] if with_groups else KafkaState()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.zookeeper.request import Row, ZookeeperRequest
     from kafkalog_core.progress import Progress
 
-__all__ = ["Chosen", "choose_server", "read_server"]
+__all__ = ["Chosen", "choose_server", "restore_server"]
 
 
 class Chosen(Struct, kw_only=True):
@@ -72,7 +72,7 @@ def choose_server(request: ZookeeperRequest, progress: Progress) -> Chosen:
     )
 
 
-def read_server(request: ZookeeperRequest, progress: Progress) -> tuple[Chosen, Restored]:
+def restore_server(request: ZookeeperRequest, progress: Progress) -> tuple[Chosen, Restored]:
     """Return the server that `choose_server` does, and its tree. Raises SelectionError too."""
     chosen = choose_server(request, progress)
     return chosen, restore(chosen.data_dir, request.until, progress)

@@ -13,7 +13,7 @@ from kafkalog_core.kafka.sim.zookeeper.tree import zxid_text
 from kafkalog_core.ops.zookeeper.nodes import NodeRows, change_rows, difference_rows, hidden, normal_path
 from kafkalog_core.ops.zookeeper.rebalance import owner_rows
 from kafkalog_core.ops.zookeeper.request import RowsFound, ZookeeperBasis, ZookeeperFound, rows_of
-from kafkalog_core.ops.zookeeper.servers import choose_server, read_server
+from kafkalog_core.ops.zookeeper.servers import choose_server, restore_server
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.text import count_of, moment
 from kafkalog_core.topics.zookeeper_state import kafka_states
@@ -39,7 +39,7 @@ def summary(request: ZookeeperRequest, report: Report, progress: Progress = NO_P
 
     Raises SelectionError, StorageError and UnknownFileError.
     """
-    chosen, restored = read_server(request, progress)
+    chosen, restored = restore_server(request, progress)
     states = kafka_states(restored.tree.nodes)
 
     def items() -> Iterator[Item]:
@@ -60,7 +60,7 @@ def summary(request: ZookeeperRequest, report: Report, progress: Progress = NO_P
 
 def tree(request: ZookeeperRequest, report: Report, progress: Progress = NO_PROGRESS) -> Generator[Item, None, None]:
     """Yield the nodes of a subtree, then what the answer depends on. Raises as `summary`."""
-    chosen, restored = read_server(request, progress)
+    chosen, restored = restore_server(request, progress)
     nodes = NodeRows(restored.tree, shows_secrets=request.shows_secrets)
     yield from _counted(nodes.under(request.under), report)
     yield _basis(report, chosen, restored)
@@ -70,7 +70,7 @@ def get_nodes(
     request: ZookeeperRequest, paths: Sequence[str], report: Report, progress: Progress = NO_PROGRESS
 ) -> Generator[Item, None, None]:
     """Yield some nodes, then what the answer depends on. Raises as `summary`."""
-    chosen, restored = read_server(request, progress)
+    chosen, restored = restore_server(request, progress)
     nodes = NodeRows(restored.tree, shows_secrets=request.shows_secrets)
     yield from _counted((nodes.of(map(normal_path, paths)),), report)
     yield _basis(report, chosen, restored)
@@ -99,7 +99,7 @@ def difference(
     request: ZookeeperRequest, other: UntilZxid | str, report: Report, progress: Progress = NO_PROGRESS
 ) -> Generator[Item, None, None]:
     """Yield the nodes that differ from another moment, or from another data directory. Raises as `summary`."""
-    chosen, restored = read_server(request, progress)
+    chosen, restored = restore_server(request, progress)
     before = restore(read_data_dir(other)) if isinstance(other, str) else restore(chosen.data_dir, other, progress)
     rows = difference_rows(before.tree, restored.tree, request.under, shows_secrets=request.shows_secrets)
     yield from _counted(rows, report)
@@ -113,7 +113,7 @@ def owners(
     request: ZookeeperRequest, group: str, report: Report, progress: Progress = NO_PROGRESS
 ) -> Generator[Item, None, None]:
     """Yield who should own the partitions of an old group, and who does. Raises as `summary`."""
-    chosen, restored = read_server(request, progress)
+    chosen, restored = restore_server(request, progress)
     found_rows, notes = owner_rows(kafka_states(restored.tree.nodes), group)
     yield from _counted((found_rows,), report)
     yield _basis(report, chosen, restored, notes)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.format.zookeeper.jute import OPEN_ACL
 from kafkalog_core.format.zookeeper.layout import (
-    ACL_AND_STAT,
     CONTAINER_OWNER,
     CREATES,
     DELETES,
     EPOCH_SHIFT,
     MULTI,
+    NODE_ZXIDS,
     OPEN_ACL_ID,
     OWNER_AT,
     TTL_BITS,
@@ -144,9 +144,9 @@ class Tree:
     def newest_zxid(self) -> int:
         """Return the largest zxid that a node shows: a fuzzy snapshot has the effects of transactions after its own."""
         newest = 0
-        unpack = ACL_AND_STAT.unpack
+        unpack = NODE_ZXIDS.unpack
         for node in self.nodes.values():
-            _, czxid, mzxid, *_, pzxid = unpack(node.packed)
+            czxid, mzxid, pzxid = unpack(node.packed)
             # Without `max` of four: there may be millions of nodes
             if mzxid > newest or pzxid > newest or czxid > newest:
                 newest = max(newest, czxid, mzxid, pzxid)
