@@ -353,6 +353,9 @@ def _report_place(excised: ExcisedPlace, sink: Sink) -> None:
     if choice.way == "ordered":
         add("excise.ordered", first=first, last=last, end=place.end - 1)
         return
+    if choice.way == "moved":
+        add("excise.moved", first=first, last=last, end=place.end - 1, problem=place.detail)
+        return
     if choice.way == "unlinked" and place.header is not None:
         producer_id = place.header.producer_id
         add("excise.unlinked", first=first, last=last, producer_id=producer_id, problem=place.detail)

@@ -20,7 +20,7 @@ from kafkalog_core.kafka.sim.batch_places import PlaceWatch, misplaced_batches, 
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.recovery import first_empty_marker, marker_fault, recover_segment
 from kafkalog_core.ops.recover.headers import PlaceHeader, is_whole_message, read_header
-from kafkalog_core.ops.recover.order import exchanged_batches
+from kafkalog_core.ops.recover.order import exchanged_batches, moved_batches
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field, replace
@@ -46,9 +46,10 @@ __all__ = [
     "neighbour",
 ]
 
-PlaceKind = Literal["damage", "misplaced", "exchanged", "refused", "chosen"]
+PlaceKind = Literal["damage", "misplaced", "exchanged", "moved", "refused", "chosen"]
 """`damage`: bytes that form no readable batch. `misplaced`: a whole batch with offsets that cannot be right.
-`exchanged`: two whole batches in the wrong order. `refused`: a whole batch at which a broker stops when it reads its
+`exchanged`: two whole batches in the wrong order. `moved`: whole batches that follow each other, with offsets that are
+wrong by the same number. `refused`: a whole batch at which a broker stops when it reads its
 marker, or looks at its transaction. `chosen`: a batch that the user named."""
 BrokerAct = Literal["truncates", "stops", "serves"]
 """What a broker does that recovers the segment: it truncates the log, it does not start, or it goes on."""
@@ -59,6 +60,7 @@ missing between these."""
 _METADATA: Final = "Kafka's raft client refuses a batch without records, so nothing can take its place in this log"
 _OVER_LIMIT: Final = "it is larger than kafkalog's own limit of a batch, and may be sound"
 _COPY: Final = "copy"
+_WRONG_OFFSETS: Final = frozenset({"misplaced", "moved"})
 _MARKER: Final = "a control batch of a producer that holds no marker"
 _MARKER_KEPT: Final = "a control batch of a producer that cannot be read"
 _EMPTY_MARKER: Final = "a control batch that compaction has emptied, at which releases before 2.0 stop"
@@ -170,10 +172,12 @@ def find_places(
         return ()
     segments = [segment for segment in partition.segments if segment.log is not None]
     bounds = partition_bounds(partition)
-    readings = []
+    readings: list[_Reading] = []
     for segment in segments:
         named = (chosen or {}).get(segment.files[0].path, {})
-        readings.append(_read(segment, bounds[segment.base_offset], facts, named))
+        last = None if not readings else readings[-1].last
+        end_before = None if last is None else last.last_offset + 1
+        readings.append(_read(segment, bounds[segment.base_offset], facts, named, end_before))
         advance(segment.size_bytes)
     if not any(reading.holes for reading in readings):
         return ()
@@ -208,18 +212,29 @@ class _Reading(Struct):
     last: Neighbour | None = None
 
 
-def _read(segment: Segment, bounds: PlaceBounds, facts: PartitionFacts, chosen: Mapping[int, BadBatch]) -> _Reading:
+def _read(
+    segment: Segment,
+    bounds: PlaceBounds,
+    facts: PartitionFacts,
+    chosen: Mapping[int, BadBatch],
+    end_before: int | None,
+) -> _Reading:
     watch = PlaceWatch(bounds)
     with Source.open(segment.files[0].path) as source:
         reading = _scan(source, segment, facts, chosen, watch)
-        # Two passes: which of the batches is the wrong one needs all offsets of the segment. That is rare.
-        misplaced = misplaced_batches(source, bounds, _OPTIONS).batches if watch.is_suspicious else ()
-        wrong = {
-            each.position: BadBatch("misplaced", "offset-order", each.detail, _act_on_misplaced(source, segment, facts))
-            for each in misplaced
-            if each.fault == "offset"
-        }
-        return _scan(source, segment, facts, {**chosen, **wrong}, None) if wrong else reading
+        if not watch.is_suspicious:
+            return reading
+        # More passes: which of the batches are wrong needs all offsets of the segment. That is rare.
+        kind: PlaceKind = "moved"
+        details = moved_batches(source.path, bounds, end_before)
+        if not details:
+            kind, misplaced = "misplaced", misplaced_batches(source, bounds, _OPTIONS).batches
+            details = {each.position: each.detail for each in misplaced if each.fault == "offset"}
+        if not details:
+            return reading
+        act = _act_on_misplaced(source, segment, facts)
+        wrong = {position: BadBatch(kind, "offset-order", detail, act) for position, detail in details.items()}
+        return _scan(source, segment, facts, {**chosen, **wrong}, None)
 
 
 _OPTIONS: Final = ScanOptions(resync=True)
@@ -371,7 +386,10 @@ def _placed(
             hole.after = hole.after or following
             low = segment.base_offset if hole.before is None else max(segment.base_offset, hole.before.last_offset + 1)
             high = _highest(segment, hole.after, next_base, is_within=within)
-            hole.parts = [_without_copy(segments, segment, each) for each in hole.parts]
+            hole.parts = [
+                part if _is_inside_run(hole, number) else _without_copy(segments, segment, part)
+                for number, part in enumerate(hole.parts)
+            ]
             for part, first, last, source in _shares(hole, low, high):
                 yield DamagedPlace(
                     segment=segment,
@@ -404,13 +422,19 @@ def _with_neighbour(place: DamagedPlace) -> DamagedPlace:
     return place if both is None else replace(place, kind="exchanged", header=None, **both._asdict())
 
 
+def _is_inside_run(hole: _Hole, number: int) -> bool:
+    """Return whether a part is neither the first nor the last one of batches that are moved together."""
+    around = hole.parts[max(0, number - 1) : number + 2]
+    return len(around) == 3 and all(part.what.kind == "moved" for part in around)
+
+
 def _without_copy(segments: list[Segment], segment: Segment, part: _Bytes) -> _Bytes:
     """Return a part without its batch if that is a copy of another one of the log: then it holds no offset of its own.
 
     Such as an append that was written twice. With other offsets its records would be in the log twice.
     """
     own = _identity(segment, part)
-    if own is None or part.what.kind not in {"damage", "misplaced"}:
+    if own is None or part.what.kind not in {"damage", *_WRONG_OFFSETS}:
         return part
     # The base offset of a compressed message of magic 0 and 1 is not in its header: -1
     offset = own[0] if own[0] >= 0 else own[1]
@@ -455,9 +479,8 @@ def _is_tail(part: _Bytes, hole: _Hole) -> bool:
     batch has wrong offsets, no broker truncates at it: it serves the batch, or empties the segment
     (`LogLoader.recoverLog`, InvalidOffsetException).
     """
-    if part.what.kind == "misplaced" and (
-        len(hole.parts) == 1 or all(each.what.reason == _COPY for each in hole.parts)
-    ):
+    is_alone = len(hole.parts) == 1 or all(each.what.reason == _COPY for each in hole.parts)
+    if part.what.kind == "moved" or (part.what.kind == "misplaced" and is_alone):
         return False
     keeps_end = part.header is not None and part.header.is_framed(part.end - part.start) and part.batch is not None
     is_mended = part.header is not None and part.header.is_whole and len(hole.parts) == 1
@@ -518,9 +541,9 @@ def _span(part: _Bytes, low: int, high: int | None, later: list[PlaceHeader | No
     """
     header = part.header
     # Of a batch that readers read, they are right
-    if part.batch is not None and part.what.kind != "misplaced":
+    if part.batch is not None and part.what.kind not in _WRONG_OFFSETS:
         return part.batch.first_offset if part.batch.is_open else low, part.batch.last_offset
-    if header is None or part.what.kind == "misplaced" or not header.is_framed(part.end - part.start):
+    if header is None or part.what.kind in _WRONG_OFFSETS or not header.is_framed(part.end - part.start):
         return None
     first, last = header.base_offset, header.last_offset
     if not low <= first <= last or (high is not None and last > high):
@@ -535,12 +558,22 @@ def _left_over(
     """Yield places without an own header, merged where they follow each other, with the offsets from low to high."""
     if not waiting:
         return
-    part = waiting[0]
+    part, end = waiting[0], waiting[-1]
+    # Their right offsets are those that are missing, or continue the log before them
+    if part.batch is not None and end.batch is not None and all(each.what.kind == "moved" for each in waiting):
+        is_whole = part.header is not None and part.header.is_whole
+        first = part.header.base_offset if part.header is not None and is_whole else part.batch.first_offset
+        span = end.batch.last_offset - first
+        if high is None or high == low + span:
+            run = _Bytes(part.start, end.end, part.what, None, is_whole=False, batch=end.batch)
+            yield run, low, low + span, "neighbours"
+            return
     # A whole batch is mended only where it is alone: then its offsets are all that are missing
     if len(waiting) > 1:
         reasons = dict.fromkeys(each.what.reason for each in waiting)
-        what = part.what._replace(reason=", ".join(reasons))
-        part = _Bytes(part.start, waiting[-1].end, what, None, is_whole=False)
+        kind: PlaceKind = "misplaced" if part.what.kind == "moved" else part.what.kind
+        what = part.what._replace(kind=kind, reason=", ".join(reasons))
+        part = _Bytes(part.start, end.end, what, None, is_whole=False)
     if high is None and part.is_whole and part.header is not None:
         high = low + part.header.last_offset_delta
     elif high is None and part.batch is not None and part.batch.is_open:

@@ -44,7 +44,7 @@ from kafkalog_core.format.layout import (
     V2_RECORDS_COUNT,
 )
 from kafkalog_core.kafka.rules.batch_checks import FUTURE_MS
-from kafkalog_core.ops.recover.order import in_order
+from kafkalog_core.ops.recover.order import in_order, with_offsets_from
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
@@ -58,9 +58,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Clues", "LostBatch", "ProvedMarker", "Substitute", "Way", "choices"]
 
-Way = Literal["emptied", "removed", "mended", "ordered", "unlinked", "marker"]
+Way = Literal["emptied", "removed", "mended", "ordered", "moved", "unlinked", "marker"]
 """`emptied`: an empty batch takes its place. `removed`: its bytes are removed. `mended`: fields of the header are
-corrected, and every record is kept. `ordered`: two batches are exchanged. `unlinked`: every record is kept, and the
+corrected, and every record is kept. `ordered`: two batches are exchanged. `moved`: batches get the offsets back that they
+had. `unlinked`: every record is kept, and the
 batch names no producer. `marker`: the transaction marker is rebuilt."""
 
 _AROUND: Final = "from the batches around it"
@@ -126,6 +127,11 @@ def _choices(place: DamagedPlace, clues: Clues) -> Iterator[Substitute]:
     first, last = place.first_offset, place.last_offset
     if place.kind == "exchanged":
         yield Substitute("ordered", in_order(place.path, place.segment.base_offset, place.start, place.end))
+        return
+    if place.kind == "moved" and first is not None:
+        with Source.open(place.path) as source:
+            content = with_offsets_from(first, source.read(place.start, place.size_bytes))
+        yield Substitute("moved", content)
         return
     if place.is_whole and place.kind in {"damage", "misplaced"} and first is not None and last is not None:
         yield from _mended(place, first, last, clues)

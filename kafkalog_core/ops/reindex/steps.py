@@ -53,12 +53,14 @@ class ReindexReport(Struct, frozen=True, kw_only=True):
         refusals: what is not reindexed.
         losses: what is lost.
         tail_bytes: bytes of an append that was interrupted at the end of the log, which are left.
+        overlaps: whether a segment ends above the base offset of the next one.
     """
 
     findings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()
     losses: tuple[Loss, ...] = ()
     tail_bytes: int = 0
+    overlaps: bool = False
 
 
 class Step(Struct, frozen=True, kw_only=True):
