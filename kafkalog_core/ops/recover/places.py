@@ -8,6 +8,7 @@ each other, the header of each divides these offsets among them, if it can be ri
 
 from __future__ import annotations
 
+from operator import lt
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core import kernels
@@ -20,7 +21,7 @@ from kafkalog_core.kafka.sim.batch_places import PlaceWatch, misplaced_batches, 
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.sim.start.recovery import first_empty_marker, marker_fault, recover_segment
 from kafkalog_core.ops.recover.headers import PlaceHeader, is_whole_message, read_header
-from kafkalog_core.ops.recover.order import exchanged_batches, moved_batches
+from kafkalog_core.ops.recover.order import exchanged_batches, moved_batches, wrong_ends
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field, replace
@@ -46,10 +47,10 @@ __all__ = [
     "neighbour",
 ]
 
-PlaceKind = Literal["damage", "misplaced", "exchanged", "moved", "refused", "chosen"]
+PlaceKind = Literal["damage", "misplaced", "exchanged", "moved", "overlong", "refused", "chosen"]
 """`damage`: bytes that form no readable batch. `misplaced`: a whole batch with offsets that cannot be right.
 `exchanged`: two whole batches in the wrong order. `moved`: whole batches that follow each other, with offsets that are
-wrong by the same number. `refused`: a whole batch at which a broker stops when it reads its
+wrong by the same number. `overlong`: a whole batch with a last offset that no record has. `refused`: a whole batch at which a broker stops when it reads its
 marker, or looks at its transaction. `chosen`: a batch that the user named."""
 BrokerAct = Literal["truncates", "stops", "serves"]
 """What a broker does that recovers the segment: it truncates the log, it does not start, or it goes on."""
@@ -60,7 +61,7 @@ missing between these."""
 _METADATA: Final = "Kafka's raft client refuses a batch without records, so nothing can take its place in this log"
 _OVER_LIMIT: Final = "it is larger than kafkalog's own limit of a batch, and may be sound"
 _COPY: Final = "copy"
-_WRONG_OFFSETS: Final = frozenset({"misplaced", "moved"})
+_WRONG_OFFSETS: Final = frozenset({"misplaced", "moved", "overlong"})
 _MARKER: Final = "a control batch of a producer that holds no marker"
 _MARKER_KEPT: Final = "a control batch of a producer that cannot be read"
 _EMPTY_MARKER: Final = "a control batch that compaction has emptied, at which releases before 2.0 stop"
@@ -225,8 +226,10 @@ def _read(
         if not watch.is_suspicious:
             return reading
         # More passes: which of the batches are wrong needs all offsets of the segment. That is rare.
-        kind: PlaceKind = "moved"
-        details = moved_batches(source.path, bounds, end_before)
+        kind: PlaceKind = "overlong"
+        details = wrong_ends(source.path, bounds)
+        if not details:
+            kind, details = "moved", moved_batches(source.path, bounds, end_before)
         if not details:
             kind, misplaced = "misplaced", misplaced_batches(source, bounds, _OPTIONS).batches
             details = {each.position: each.detail for each in misplaced if each.fault == "offset"}
@@ -261,6 +264,9 @@ def _scan(
             continue
         if watch is not None:
             watch.run(item.batches)
+            # Of compressed messages of magic 0 and 1 the first offset is -1 here
+            if any(map(lt, item.batches.column("last_offset"), item.batches.column("base_offset"))):
+                watch.suspect()
         faults = {**{row: bad[at] for row, at in _rows_at(item.batches, bad)}, **_bad_markers(item, facts)}
         row = 0
         for number in (*sorted(faults), item.batches.count):
@@ -480,7 +486,7 @@ def _is_tail(part: _Bytes, hole: _Hole) -> bool:
     (`LogLoader.recoverLog`, InvalidOffsetException).
     """
     is_alone = len(hole.parts) == 1 or all(each.what.reason == _COPY for each in hole.parts)
-    if part.what.kind == "moved" or (part.what.kind == "misplaced" and is_alone):
+    if part.what.kind in {"moved", "overlong"} or (part.what.kind == "misplaced" and is_alone):
         return False
     keeps_end = part.header is not None and part.header.is_framed(part.end - part.start) and part.batch is not None
     is_mended = part.header is not None and part.header.is_whole and len(hole.parts) == 1
@@ -574,8 +580,12 @@ def _left_over(
         kind: PlaceKind = "misplaced" if part.what.kind == "moved" else part.what.kind
         what = part.what._replace(kind=kind, reason=", ".join(reasons))
         part = _Bytes(part.start, end.end, what, None, is_whole=False)
-    if high is None and part.is_whole and part.header is not None:
-        high = low + part.header.last_offset_delta
+    if part.what.kind == "overlong" and part.header is not None:
+        # What is missing up to the next batch, or its records alone, if compaction has removed others after them
+        own = low + part.header.record_count - 1
+        high = own if high is None or (low <= own <= high) else high
+    elif high is None and part.is_whole and part.header is not None:
+        high = low + max(0, part.header.last_offset_delta)
     elif high is None and part.batch is not None and part.batch.is_open:
         high = low + part.batch.last_offset - part.batch.first_offset
     if high is None or low > high:
