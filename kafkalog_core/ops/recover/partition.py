@@ -274,8 +274,8 @@ class _Work:
         if not (broker.truncation or broker.refusal or self._is_given_up or is_renamed):
             steps = [*self._reindex.steps()]
             report = self._reindex.report
-            has_moved = choice == "only-copy" and report.overlaps and self._has_moved_batches()
-            if not (report.refusals or report.tail_bytes or has_moved):  # what is right is left as it is
+            hides = choice == "only-copy" and report.may_hide_batches and self._hides_batches()
+            if not (report.refusals or report.tail_bytes or hides):  # what is right is left as it is
                 self._add([step for step in steps if not step.why.startswith(NOT_A_RECOVERY)], report)
                 return
         load = None
@@ -326,10 +326,10 @@ class _Work:
             is_renamed = True
         return is_renamed
 
-    def _has_moved_batches(self) -> bool:
-        """Return whether batches with offsets that are too high hide those of the next segment from consumers."""
+    def _hides_batches(self) -> bool:
+        """Return whether consumers do not read batches that a broker serves, and whose headers can be corrected."""
         places = find_places(self._partition(), self._facts, NO_PROGRESS.advance)
-        return any(place.kind == "moved" for place in places)
+        return any(place.kind in {"moved", "overlong"} or place.is_whole for place in places)
 
     def _excise(self) -> PartitionLoad | None:
         """Excise the damaged places; return the start on the new log, as of `_start_on`; None: it was not simulated."""

@@ -8,6 +8,7 @@ each other, the header of each divides these offsets among them, if it can be ri
 
 from __future__ import annotations
 
+from itertools import pairwise
 from operator import lt
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -50,8 +51,8 @@ __all__ = [
 PlaceKind = Literal["damage", "misplaced", "exchanged", "moved", "overlong", "refused", "chosen"]
 """`damage`: bytes that form no readable batch. `misplaced`: a whole batch with offsets that cannot be right.
 `exchanged`: two whole batches in the wrong order. `moved`: whole batches that follow each other, with offsets that are
-wrong by the same number. `overlong`: a whole batch with a last offset that no record has. `refused`: a whole batch at which a broker stops when it reads its
-marker, or looks at its transaction. `chosen`: a batch that the user named."""
+wrong by the same number. `overlong`: a whole batch with a last offset that no record has. `refused`: a whole batch at
+which a broker stops when it reads its marker, or looks at its transaction. `chosen`: a batch that the user named."""
 BrokerAct = Literal["truncates", "stops", "serves"]
 """What a broker does that recovers the segment: it truncates the log, it does not start, or it goes on."""
 OffsetSource = Literal["header", "neighbours", "none"]
@@ -255,18 +256,13 @@ def _scan(
     # Never beyond the listed size: the result of another plan step may end before the file does
     end = min(segment.size_bytes, source.size_bytes)
     for item in scan(source, base_offset=segment.base_offset, options=_OPTIONS, end=end):
+        if watch is not None:
+            _look_at(item, watch)
         if isinstance(item, Damage):
-            if watch is not None:
-                watch.damage(item)
             if item.size_bytes:
                 what = BadBatch("damage", item.reason, item.detail, "truncates")
                 hole = _with(hole, reading, _bytes_of(segment, item.position, item.size_bytes, what))
             continue
-        if watch is not None:
-            watch.run(item.batches)
-            # Of compressed messages of magic 0 and 1 the first offset is -1 here
-            if any(map(lt, item.batches.column("last_offset"), item.batches.column("base_offset"))):
-                watch.suspect()
         faults = {**{row: bad[at] for row, at in _rows_at(item.batches, bad)}, **_bad_markers(item, facts)}
         row = 0
         for number in (*sorted(faults), item.batches.count):
@@ -281,6 +277,17 @@ def _scan(
                 hole = _with(hole, reading, part._replace(batch=neighbour(item, number)))
             row = number + 1
     return reading
+
+
+def _look_at(item: Run | Damage, watch: PlaceWatch) -> None:
+    """Let a watch see an item of a scan; a batch whose last offset is below its first one is suspicious too."""
+    if isinstance(item, Damage):
+        watch.damage(item)
+        return
+    watch.run(item.batches)
+    # Of compressed messages of magic 0 and 1 the first offset is -1 here
+    if any(map(lt, item.batches.column("last_offset"), item.batches.column("base_offset"))):
+        watch.suspect()
 
 
 def _rows_at(batches: BatchColumns, bad: Mapping[int, BadBatch]) -> Iterator[tuple[int, int]]:
@@ -489,7 +496,9 @@ def _is_tail(part: _Bytes, hole: _Hole) -> bool:
     if part.what.kind in {"moved", "overlong"} or (part.what.kind == "misplaced" and is_alone):
         return False
     keeps_end = part.header is not None and part.header.is_framed(part.end - part.start) and part.batch is not None
-    is_mended = part.header is not None and part.header.is_whole and len(hole.parts) == 1
+    headers = [each.header for each in hole.parts if each.header is not None and each.header.is_whole]
+    ascends = all(one.last_offset < other.base_offset for one, other in pairwise(headers))
+    is_mended = len(headers) == len(hole.parts) and ascends
     return hole.after is None and not keeps_end and not is_mended
 
 
@@ -549,7 +558,10 @@ def _span(part: _Bytes, low: int, high: int | None, later: list[PlaceHeader | No
     # Of a batch that readers read, they are right
     if part.batch is not None and part.what.kind not in _WRONG_OFFSETS:
         return part.batch.first_offset if part.batch.is_open else low, part.batch.last_offset
-    if header is None or part.what.kind in _WRONG_OFFSETS or not header.is_framed(part.end - part.start):
+    if header is None or part.what.kind in _WRONG_OFFSETS:
+        return None
+    # The length of a whole batch is that of the place, whatever its header says
+    if not header.is_whole and not header.is_framed(part.end - part.start):
         return None
     first, last = header.base_offset, header.last_offset
     if not low <= first <= last or (high is not None and last > high):

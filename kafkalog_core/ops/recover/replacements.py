@@ -57,7 +57,8 @@ __all__ = ["Clues", "LostBatch", "ProvedMarker", "Substitute", "Way", "choices"]
 Way = Literal["emptied", "removed", "mended", "ordered", "moved", "unlinked", "marker"]
 """`emptied`: an empty batch takes its place. `removed`: its bytes are removed. `mended`: fields of the header are
 corrected, and every record is kept. `ordered`: two batches are exchanged. `moved`: batches get the offsets back that
-they had. `unlinked`: every record is kept, and the batch names no producer. `marker`: the transaction marker is rebuilt."""
+they had. `unlinked`: every record is kept, and the batch names no producer. `marker`: the transaction marker is
+rebuilt."""
 
 _AROUND: Final = "from the batches around it"
 _NO_PRODUCER: Final = "no producer, whose fields cannot be right"

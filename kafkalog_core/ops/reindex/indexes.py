@@ -66,8 +66,8 @@ _KINDS: Final = ((FileKind.OFFSET_INDEX, OFFSET_INDEX_ENTRY), (FileKind.TIME_IND
 class SegmentIndexes:
     """The offset and the time index of a segment: listens to its recovery, and compares at its end.
 
-    `disorder` is the first place where offsets go back; None: there is none. `kept` counts valid indexes that differ
-    from those of a recovery.
+    `disorder` is the first place where offsets go back; None: there is none. `has_unknown_magic` is whether a broker
+    takes the magic of a batch for another one. `kept` counts valid indexes that differ from those of a recovery.
     """
 
     def __init__(self, task: SegmentCheck) -> None:
@@ -78,11 +78,15 @@ class SegmentIndexes:
         self._checks = (OffsetIndexCheck(task, self._sink), TimeIndexCheck(task, self._sink))
         self.kept = 0
         self.disorder: Damage | None = None
+        self.has_unknown_magic = False
 
     def listen(self, item: Run | Damage) -> None:
         """Compare the old indexes with what the recovery reads."""
-        if isinstance(item, Damage) and not item.size_bytes and self.disorder is None:
-            self.disorder = item
+        if isinstance(item, Damage) and not item.size_bytes:
+            if item.reason == "unknown-magic":
+                self.has_unknown_magic = True
+                return
+            self.disorder = self.disorder or item
         for check in self._checks:
             if isinstance(item, Damage):
                 check.damage(item)
