@@ -299,7 +299,7 @@ class PartitionReindex:
             self._forget(segment)
             return
         self._pass(recovery)
-        self._may_hide |= indexes.has_unknown_magic
+        self._may_hide |= indexes.has_wrong_header
         self._may_hide |= recovery.end_offset > next_base(self._partition.segments, segment)
         if is_meant:
             # An index must not name what is truncated

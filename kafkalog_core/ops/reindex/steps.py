@@ -54,7 +54,7 @@ class ReindexReport(Struct, frozen=True, kw_only=True):
         losses: what is lost.
         tail_bytes: bytes of an append that was interrupted at the end of the log, which are left.
         may_hide_batches: whether a broker may serve batches that consumers do not read: a segment ends above the base
-            offset of the next one, or the magic of a batch is of no release.
+            offset of the next one, or the header of a batch cannot be right.
     """
 
     findings: tuple[Finding, ...] = ()
