@@ -67,9 +67,9 @@ _KINDS: Final = ((FileKind.OFFSET_INDEX, OFFSET_INDEX_ENTRY), (FileKind.TIME_IND
 class SegmentIndexes:
     """The offset and the time index of a segment: listens to its recovery, and compares at its end.
 
-    `disorder` is the first place where offsets go back; None: there is none. `has_wrong_header` is whether the magic of a
-    batch is of no release, or its last offset below its first one. `kept` counts valid indexes that differ from those of
-    a recovery.
+    `disorder` is the first place where offsets go back; None: there is none. `has_wrong_header` is whether a batch has
+    a magic of no release, or a last offset below its first one. `kept` counts valid indexes that differ from those of a
+    recovery.
     """
 
     def __init__(self, task: SegmentCheck) -> None:
