@@ -558,6 +558,13 @@ def _span(part: _Bytes, low: int, high: int | None, later: list[PlaceHeader | No
     # Of a batch that readers read, they are right
     if part.batch is not None and part.what.kind not in _WRONG_OFFSETS:
         return part.batch.first_offset if part.batch.is_open else low, part.batch.last_offset
+    if header is not None and part.what.kind == "overlong":
+        # As many as the header counts, or up to the next batch (`wrong_ends`)
+        limit = high if not later or later[0] is None else later[0].base_offset - 1
+        end = header.base_offset + header.record_count - 1
+        if limit is not None and not header.base_offset <= end <= limit:
+            end = limit
+        return (header.base_offset, end) if low <= header.base_offset <= end else None
     if header is None or part.what.kind in _WRONG_OFFSETS:
         return None
     # The length of a whole batch is that of the place, whatever its header says
@@ -592,11 +599,7 @@ def _left_over(
         kind: PlaceKind = "misplaced" if part.what.kind == "moved" else part.what.kind
         what = part.what._replace(kind=kind, reason=", ".join(reasons))
         part = _Bytes(part.start, end.end, what, None, is_whole=False)
-    if part.what.kind == "overlong" and part.header is not None:
-        # What is missing up to the next batch, or its records alone, if compaction has removed others after them
-        own = low + part.header.record_count - 1
-        high = own if high is None or (low <= own <= high) else high
-    elif high is None and part.is_whole and part.header is not None:
+    if high is None and part.is_whole and part.header is not None:
         high = low + max(0, part.header.last_offset_delta)
     elif high is None and part.batch is not None and part.batch.is_open:
         high = low + part.batch.last_offset - part.batch.first_offset

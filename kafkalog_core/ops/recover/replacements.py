@@ -13,7 +13,7 @@ Whether a broker accepts a choice is not decided here: `excision` simulates its 
 
 from __future__ import annotations
 
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.format.batch_writer import BatchHeader, encode_empty, encode_marker
@@ -171,12 +171,15 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
     if place.kind == "overlong":
         content = with_record_count(bytes(entry), last - first + 1) if header.base_offset == first else None
         if content is not None:
-            fields = (
-                (V2_LAST_OFFSET_DELTA, V2_BASE_TIMESTAMP, "its last offset delta"),
-                (V2_RECORDS_COUNT, RECORD_BATCH_OVERHEAD, "its record count"),
+            delta, count = (
+                slice(V2_LAST_OFFSET_DELTA, V2_BASE_TIMESTAMP),
+                slice(V2_RECORDS_COUNT, RECORD_BATCH_OVERHEAD),
             )
-            changed = (_changed(entry[start:end], content[start:end], what) for start, end, what in fields)
-            yield Substitute("mended", content, tuple(chain.from_iterable(changed)))
+            corrected = (
+                *_changed(entry[delta], content[delta], "its last offset delta"),
+                *_changed(entry[count], content[count], "its record count"),
+            )
+            yield Substitute("mended", content, corrected)
         return
     if last - first != header.last_offset_delta:
         return

@@ -187,6 +187,19 @@ def test_a_last_offset_and_a_count_that_the_records_contradict_are_corrected(
     assert draft.plan.report.losses == ()
 
 
+def test_several_batches_that_their_records_contradict_are_corrected_in_a_log_with_gaps(tmp_path: Path) -> None:
+    batches = [batch_of(2, build.NONE, first, first + 2) for first in (0, 7, 10, 20)]
+    written = write_batches(tmp_path, {0: batches, 30: [batch_of(2, build.NONE, 30, 32)]})
+    for number, count in ((1, 5), (2, 3)):  # room for three records, and for ten
+        batch = bytearray(batches[number])
+        batch[23:27], batch[57:61] = (40).to_bytes(4, "big"), count.to_bytes(4, "big")
+        batch[17:21] = crc32c.crc32c(bytes(batch[21:])).to_bytes(4, "big")
+        written.patch(0, written.at(0, number)[0], bytes(batch))
+    draft = recover(written.root, only_copy=True)
+    assert written.log(0).read_bytes() == b"".join(batches)
+    assert draft.plan.report.losses == ()
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize(("base", "numbers"), [(24, (3,)), (24, (2, 3)), (12, (0, 1)), (0, (0,))])
 def test_a_magic_of_no_release_is_corrected(
