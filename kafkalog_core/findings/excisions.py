@@ -44,6 +44,15 @@ EXCISIONS: Final = {
         "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
         "Each continues the other, and both together continue the batches around them: they were exchanged.",
     ),
+    "excise.moved": FindingType(
+        "info",
+        "The batches in bytes {position} to {end} get offsets {first} to {last} back; every record is kept. Found: "
+        "{problem}.",
+        "Reads all of them.",
+        "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
+        "They follow each other without a gap, and fit exactly where offsets are missing, or continue the log before "
+        "them. No checksum covers the offset of a batch.",
+    ),
     "excise.unlinked": FindingType(
         "warning",
         "The batch of offsets {first} to {last} at byte {position} is kept with all its records, but names no producer "

@@ -87,7 +87,8 @@ class Damage(Struct, frozen=True):
 
     Args:
         position: position in the file.
-        size_bytes: size of the damage, in bytes; 0 for a whole batch whose offsets go back.
+        size_bytes: size of the damage, in bytes; 0 for a whole batch whose offsets go back, or one of an
+            unknown magic that a broker takes for another.
         reason: a stable word: torn-tail, zero-filled, bad-length, unknown-magic, crc-mismatch, over-limit, unreadable
             or offset-order.
         detail: one sentence.

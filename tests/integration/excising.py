@@ -97,6 +97,13 @@ def spoil(batch: Batch, *, header: bool = False) -> None:
     batch.path.write_bytes(data)
 
 
+def put(batch: Batch, position: int, content: bytes) -> None:
+    """Write bytes at a position of a batch, as it is."""
+    data = bytearray(batch.path.read_bytes())
+    data[batch.position + position : batch.position + position + len(content)] = content
+    batch.path.write_bytes(data)
+
+
 def excise(broker: Broker, *offsets: int, topic: str = TOPIC) -> list[dict[str, object]]:
     """Run the command until it is done; the rows of it."""
     named = [word for offset in offsets for word in ("--offset", str(offset))]

@@ -24,7 +24,9 @@ from tests.integration.excising import (
     fill_before_zstd,
     fill_old,
     fill_replicated,
+    put,
     read_by_aiokafka,
+    read_by_java,
     read_by_kafka_python,
     read_by_librdkafka,
     recover_from_start,
@@ -37,6 +39,7 @@ from tests.support import jars
 from tests.support.live import QUIET
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.integration.broker import Broker
@@ -133,6 +136,56 @@ def test_an_idempotent_producer_goes_on(own_broker: Broker) -> None:
     assert all_batches(broker)[-1].producer_id == producer_id
     after = [*before, before[-1] + 1]
     check_readers(broker, [each for each in after if each != last.first])
+
+
+def _moved(broker: Broker, batches: list[Batch]) -> None:
+    """The offsets of three batches of one segment, all wrong by the same number."""
+    path = next(each.path for each in batches if sum(other.path == each.path for other in batches) > 4)
+    for batch in [each for each in batches if each.path == path][1:4]:
+        put(batch, 0, (batch.first + 3).to_bytes(8, "big"))
+
+
+def _overlong(broker: Broker, batches: list[Batch]) -> None:
+    """A last offset and a record count that are two too high, and a checksum to match."""
+    batch = next(each for each in batches if not each.is_control and each.codec and each.producer_id < 0)
+    put(batch, 23, (batch.last - batch.first + 2).to_bytes(4, "big"))
+    put(batch, 57, (batch.last - batch.first + 3).to_bytes(4, "big"))
+    data = batch.path.read_bytes()[batch.position : batch.position + batch.size]
+    put(batch, 17, crc32c.crc32c(data[21:]).to_bytes(4, "big"))
+
+
+def _of_no_release(broker: Broker, batches: list[Batch]) -> None:
+    """A magic of no release, of the last batch of the log."""
+    put(batches[-1], 16, b"\x7f")
+
+
+@pytest.mark.parametrize("damage", [_moved, _overlong, _of_no_release])
+def test_headers_that_batches_contradict_are_corrected(
+    own_broker: Broker, damage: Callable[[Broker, list[Batch]], None]
+) -> None:
+    """The broker starts on each, and the Java consumer does not read all; the log gets its bytes back."""
+    broker = own_broker
+    asyncio.run(fill(broker))
+    offsets = read_by_aiokafka(broker, 0)
+    broker.kill()
+    logs = {path: path.read_bytes() for path in broker.partition_dir(TOPIC).glob("*.log")}
+    damage(broker, all_batches(broker))
+    kept = broker.work_dir / "damaged"
+    shutil.copytree(broker.log_dir, kept)
+    broker.start()
+    assert len(read_by_java(broker, len(offsets))) < len(offsets)
+    broker.kill()
+    shutil.rmtree(broker.log_dir)
+    kept.rename(broker.log_dir)
+    done = run(
+        "recover", broker.log_dir, "--config", broker.config, "--kafka", broker.release, "--only-copy", "--apply"
+    )
+    assert done.status == 0, (done.rows, done.errors)
+    assert {path: path.read_bytes() for path in broker.partition_dir(TOPIC).glob("*.log")} == logs
+    recover_from_start(broker)
+    broker.start()
+    assert lines_with(broker, [*CUTS, "ERROR"]) == []
+    assert read_by_aiokafka(broker, 0) == offsets
 
 
 def test_coordinators_load_over_it(own_broker: Broker) -> None:

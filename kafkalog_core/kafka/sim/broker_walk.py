@@ -164,7 +164,8 @@ def walk_as_broker(
 ) -> Iterator[Run | Damage]:
     """Yield runs of whole batches, then, unless the file ends with one, the first damage, whatever follows it.
 
-    After a run whose last batch has offsets that go back, damage of size 0 reports it, and the walk goes on.
+    After a run whose last batch has offsets that go back, and before a batch whose magic counts as 2, damage of size 0
+    reports it, and the walk goes on.
 
     Args:
         source: a `.log` file.
@@ -235,7 +236,10 @@ class _Walk:
                 self._read_on(window[at:])
                 return
             if stop == kernels.STOP_MAGIC:
+                magic = window[at + MAGIC_POSITION]
                 until = self._accept(window, at)
+                if until and window[at + MAGIC_POSITION] == MAGIC_V2:
+                    yield Damage(self.position, 0, "unknown-magic", f"magic {magic} counts as 2", None)
                 is_checked = window[at + MAGIC_POSITION] == MAGIC_V2
             elif stop not in {kernels.STOP_END, kernels.STOP_ORDER}:
                 self._is_over = True

@@ -12,7 +12,7 @@
 - `excise`: the planner of single offsets, and the findings of an excision.
 - `renaming`: segments with names above their first batch get the right ones.
 - `places`: `find_places` reads a partition once, past damage, and returns every place at which a broker would stop.
-- `order`: two neighbouring batches that were exchanged.
+- `order`: two neighbouring batches that were exchanged, and runs of batches with moved offsets.
 - `clues`, `headers`: what is known of a damaged batch, by its header, its neighbours, snapshots and transaction logs.
 - `replacements`: what can take the place of each: an empty batch, a mended header, a rebuilt marker, or nothing.
 - `excised`: a place with what takes it, and what readers lose.

@@ -23,7 +23,8 @@ from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.ops.recover.excised import is_lost_marker, offsets_of
 from kafkalog_core.ops.recover.excision import excise, stage_excision
-from kafkalog_core.ops.recover.places import BadBatch, find_places, neighbour
+from kafkalog_core.ops.recover.places import find_places
+from kafkalog_core.ops.recover.segment_reading import BadBatch, neighbour
 from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.transactions.coordinator import read_coordinators
@@ -352,6 +353,9 @@ def _report_place(excised: ExcisedPlace, sink: Sink) -> None:
         return
     if choice.way == "ordered":
         add("excise.ordered", first=first, last=last, end=place.end - 1)
+        return
+    if choice.way == "moved":
+        add("excise.moved", first=first, last=last, end=place.end - 1, problem=place.detail)
         return
     if choice.way == "unlinked" and place.header is not None:
         producer_id = place.header.producer_id

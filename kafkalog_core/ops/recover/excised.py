@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.format.layout import MAGIC_V2, TRANSACTIONAL_BIT
-from kafkalog_core.ops.recover.places import neighbour
+from kafkalog_core.ops.recover.segment_reading import neighbour
 from kafkalog_core.ops.repair.loss import Loss, cure_of_loss
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source

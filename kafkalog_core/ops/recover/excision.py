@@ -27,8 +27,9 @@ from kafkalog_core.kafka.sim.start.replay import ReplaySegment
 from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.ops.recover.clues import ClueReader
 from kafkalog_core.ops.recover.excised import ExcisedPlace, is_lost_marker, loss_of
-from kafkalog_core.ops.recover.places import BadBatch, find_places
+from kafkalog_core.ops.recover.places import find_places
 from kafkalog_core.ops.recover.replacements import choices
+from kafkalog_core.ops.recover.segment_reading import BadBatch
 from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.listing import Listing

@@ -117,7 +117,7 @@ def read_header(source: Source, start: int, end: int) -> PlaceHeader | None:
     if size_bytes < RECORD_BATCH_OVERHEAD:
         return None
     fields = BATCH_V2.struct.unpack(source.read(start, RECORD_BATCH_OVERHEAD))
-    is_whole = size_bytes <= MAX_BATCH_BYTES and fields[12] >= 0 and fields[6] >= 0
+    is_whole = size_bytes <= MAX_BATCH_BYTES and fields[12] >= 0
     if is_whole:
         is_whole = crc32c(memoryview(source.read(start, size_bytes))[V2_ATTRIBUTES:]) == fields[4]
     return PlaceHeader._make((*fields, is_whole))

@@ -26,8 +26,9 @@ from kafkalog_core.ops.cluster.losses import measure_losses
 from kafkalog_core.ops.recover.excise import findings_of
 from kafkalog_core.ops.recover.excision import excise_all, stage_excision
 from kafkalog_core.ops.recover.joined import JoinedStage
-from kafkalog_core.ops.recover.places import FollowedLogs, find_places
+from kafkalog_core.ops.recover.places import find_places
 from kafkalog_core.ops.recover.renaming import misnamed_segment, stage_renaming
+from kafkalog_core.ops.recover.segment_reading import FollowedLogs
 from kafkalog_core.ops.reindex.indexes import NOT_A_RECOVERY
 from kafkalog_core.ops.reindex.partition import PartitionReindex, rules_of_indexes, with_repaired
 from kafkalog_core.ops.reindex.steps import ReindexTask, stage_step
@@ -296,7 +297,8 @@ class _Work:
         if not (broker.truncation or broker.refusal or self._is_given_up or is_renamed):
             steps = [*self._reindex.steps()]
             report = self._reindex.report
-            if not (report.refusals or report.tail_bytes):  # what is right is left as it is
+            hides = choice == "only-copy" and report.may_hide_batches and self._hides_batches()
+            if not (report.refusals or report.tail_bytes or hides):  # what is right is left as it is
                 self._add([step for step in steps if not step.why.startswith(NOT_A_RECOVERY)], report)
                 return
         load = None
@@ -348,6 +350,11 @@ class _Work:
             stage_renaming(misnamed, self._stage)
             is_renamed = True
         return is_renamed
+
+    def _hides_batches(self) -> bool:
+        """Return whether consumers do not read batches that a broker serves, and whose headers can be corrected."""
+        places = find_places(self._partition(), self._facts, NO_PROGRESS.advance)
+        return any(place.kind in {"moved", "overlong"} or place.is_whole for place in places)
 
     def _excise(self) -> PartitionLoad | None:
         """Excise the damaged places; return the start on the new log, as of `_start_on`; None: it was not simulated."""

@@ -8,50 +8,45 @@ each other, the header of each divides these offsets among them, if it can be ri
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core import kernels
-from kafkalog_core.format.decode import RecordRun, decode_batch
-from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT32
+from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32
 from kafkalog_core.format.names import METADATA_TOPIC
-from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.rules.rule_table import rules_of
-from kafkalog_core.kafka.sim.batch_places import PlaceBounds, PlaceWatch, misplaced_batches, partition_bounds
+from kafkalog_core.kafka.sim.batch_places import PlaceWatch, partition_bounds
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
-from kafkalog_core.kafka.sim.start.recovery import first_empty_marker, marker_fault, recover_segment
-from kafkalog_core.ops.recover.headers import PlaceHeader, is_whole_message, read_header
 from kafkalog_core.ops.recover.order import exchanged_batches
-from kafkalog_core.storage.scan import Damage, Run, ScanOptions, ScanPlace, scan
-from kafkalog_core.storage.source import WINDOW_BYTES, Source
-from kafkalog_core.structs import Struct, field, replace
+from kafkalog_core.ops.recover.segment_reading import (
+    BadBatch,
+    BrokerAct,
+    FollowedLogs,
+    Hole,
+    Neighbour,
+    PlaceBytes,
+    PlaceKind,
+    SegmentReader,
+    SegmentReading,
+)
+from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.ops.recover.headers import PlaceHeader
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.repair.loss import LossCount
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
-    "BadBatch",
-    "BrokerAct",
     "DamagedPlace",
-    "FollowedLogs",
-    "Neighbour",
     "OffsetSource",
-    "PlaceKind",
     "find_places",
-    "neighbour",
 ]
 
-PlaceKind = Literal["damage", "misplaced", "exchanged", "refused", "chosen"]
-"""`damage`: bytes that form no readable batch. `misplaced`: a whole batch with offsets that cannot be right.
-`exchanged`: two whole batches in the wrong order. `refused`: a whole batch at which a broker stops when it reads its
-marker, or looks at its transaction. `chosen`: a batch that the user named."""
-BrokerAct = Literal["truncates", "stops", "serves"]
-"""What a broker does that recovers the segment: it truncates the log, it does not start, or it goes on."""
 OffsetSource = Literal["header", "neighbours", "none"]
 """How the lost offsets are known: from the header of the damaged batch, from the batches around it, or there are none
 missing between these."""
@@ -59,34 +54,7 @@ missing between these."""
 _METADATA: Final = "Kafka's raft client refuses a batch without records, so nothing can take its place in this log"
 _OVER_LIMIT: Final = "it is larger than kafkalog's own limit of a batch, and may be sound"
 _COPY: Final = "copy"
-_MARKER: Final = "a control batch of a producer that holds no marker"
-_MARKER_KEPT: Final = "a control batch of a producer that cannot be read"
-_EMPTY_MARKER: Final = "a control batch that compaction has emptied, at which releases before 2.0 stop"
-
-
-class Neighbour(NamedTuple):
-    """A readable batch next to a damaged place, as far as its header counts for what takes the place.
-
-    `is_open`: whether its first offset is known, which that of a compressed message of magic 0 or 1 is if it opens; if
-    not, `first_offset` is the last one.
-    """
-
-    first_offset: int
-    last_offset: int
-    magic: int
-    leader_epoch: int
-    max_timestamp_ms: int
-    attributes: int
-    is_open: bool = True
-
-
-class BadBatch(NamedTuple):
-    """Why a whole batch is a damaged place."""
-
-    kind: PlaceKind
-    reason: str
-    detail: str
-    broker: BrokerAct
+_WRONG_OFFSETS: Final = frozenset({"misplaced", "moved", "overlong"})
 
 
 class DamagedPlace(Struct, frozen=True, kw_only=True):
@@ -174,264 +142,23 @@ def find_places(
         return ()
     segments = [segment for segment in partition.segments if segment.log is not None]
     bounds = partition_bounds(partition)
-    readings = []
+    readings: list[SegmentReading] = []
     for segment in segments:
         path, own = segment.files[0].path, bounds[segment.base_offset]
         reader = None if followed is None else followed.reader_of(segment, own)
-        reader = reader or _SegmentReader(segment, facts, (chosen or {}).get(path, {}), PlaceWatch(own))
-        readings.append(reader.finished(own, (counts or {}).get(path)))
+        reader = reader or SegmentReader(segment, facts, (chosen or {}).get(path, {}), PlaceWatch(own))
+        last = None if not readings else readings[-1].last
+        end_before = None if last is None else last.last_offset + 1
+        readings.append(reader.finished(own, end_before, (counts or {}).get(path)))
         advance(segment.size_bytes)
     if not any(reading.holes for reading in readings):
         return ()
     return tuple(map(_with_neighbour, _placed(partition, segments, readings, facts)))
 
 
-class FollowedLogs:
-    """What a recovery reads of the logs of a partition, up to the damage at which it ends (`follow`).
-
-    Args:
-        partition: its files.
-        facts: the release and the settings.
-    """
-
-    def __init__(self, partition: Partition, facts: PartitionFacts) -> None:
-        self._facts = facts
-        self._bounds = partition_bounds(partition)
-        self._readers: dict[str, _SegmentReader] = {}
-
-    def follow(self, segment: Segment) -> Callable[[Run | Damage], object]:
-        """Return what takes all that a recovery reads of a segment, which begins again if it was followed before."""
-        bounds = self._bounds.get(segment.base_offset, PlaceBounds(base_offset=segment.base_offset))
-        reader = _SegmentReader(segment, self._facts, {}, PlaceWatch(bounds))
-        self._readers[segment.files[0].path] = reader
-        return reader.follow
-
-    def read_to(self, path: str) -> int:
-        """Return the byte up to which a log was read."""
-        return self._readers[path].position if path in self._readers else 0
-
-    def reader_of(self, segment: Segment, bounds: PlaceBounds) -> _SegmentReader | None:
-        """Return what has read a segment; None: it was not read, or has changed since then."""
-        reader = self._readers.pop(segment.files[0].path, None)
-        is_same = reader is not None and reader.segment.size_bytes == segment.size_bytes
-        return reader if is_same and self._bounds.get(segment.base_offset) == bounds else None
-
-
-# --- one segment ------------------------------------------------------------------------------------------------------
-class _Bytes(NamedTuple):
-    """Bytes that are a damaged place, or part of one; `batch`: what readers take from a batch that they read."""
-
-    start: int
-    end: int
-    what: BadBatch
-    header: PlaceHeader | None
-    is_whole: bool
-    batch: Neighbour | None = None
-
-
-class _Hole(Struct):
-    """Damaged places that follow each other, and the readable batches of the segment around them."""
-
-    parts: list[_Bytes]
-    before: Neighbour | None
-    after: Neighbour | None = None
-
-
-class _Reading(Struct):
-    """What one read of a segment has found: its holes, and its first and last readable batch."""
-
-    holes: list[_Hole] = field(default_factory=list)
-    first: Neighbour | None = None
-    last: Neighbour | None = None
-
-
-_OPTIONS: Final = ScanOptions(resync=True)
-
-
-class _SegmentReader:
-    """One read of a segment.
-
-    Args:
-        segment: its files.
-        facts: the release and the settings.
-        bad: whole batches that count as damaged, by position.
-        watch: sees whether one of its batches may be misplaced; None: these are among the bad ones.
-    """
-
-    def __init__(
-        self, segment: Segment, facts: PartitionFacts, bad: Mapping[int, BadBatch], watch: PlaceWatch | None
-    ) -> None:
-        self.segment = segment
-        self._facts = facts
-        self._bad = bad
-        self._watch = watch
-        self._reading = _Reading()
-        self._hole: _Hole | None = None
-        self._place: int | ScanPlace = 0  # where it is read on from
-        self._last_offset = segment.base_offset - 1
-        self._is_followed = True
-
-    def follow(self, item: Run | Damage) -> None:
-        """Take what a broker's recovery reads, up to the first batch that a scan reads in another way."""
-        is_odd = item.has_odd_magic if isinstance(item, Run) else item.size_bytes > 0
-        self._is_followed = self._is_followed and not is_odd
-        if not self._is_followed:
-            return
-        self._take(item)
-        if isinstance(item, Run):
-            lasts, latest = item.batches.column("last_offset"), item.batches.row(item.batches.count - 1)
-            before = lasts[-2] if len(lasts) > 1 else self._last_offset
-            is_wrapper = latest["record_count"] < 0 and latest["format"] < MAGIC_V2
-            # The recovery may end here, and not come to the damage that reports it
-            if self._watch is not None and latest["last_offset" if is_wrapper else "base_offset"] <= before:
-                self._watch.suspect()
-            self._last_offset = lasts[-1]
-            self._place = ScanPlace(item.end, lasts[-1], WINDOW_BYTES)
-
-    @property
-    def position(self) -> int:
-        """The byte up to which it was read."""
-        return self._place.position if isinstance(self._place, ScanPlace) else self._place
-
-    def finished(self, bounds: PlaceBounds, count: LossCount | None) -> _Reading:
-        """Read the rest; `count` takes it too."""
-        segment = self.segment
-        with Source.open(segment.files[0].path) as source:
-            # Never beyond the listed size: the result of another plan step may end before the file does
-            end = min(segment.size_bytes, source.size_bytes)
-            if count is not None:
-                count.begin(end - self.position)
-            for item in scan(source, base_offset=segment.base_offset, options=_OPTIONS, start=self._place, end=end):
-                self._take(item)
-                if count is not None:
-                    count.take(item)
-            # Two passes: which of the batches is the wrong one needs all offsets of the segment. That is rare.
-            is_suspicious = self._watch is not None and self._watch.is_suspicious
-            found = misplaced_batches(source, bounds, _OPTIONS).batches if is_suspicious else ()
-            misplaced = [each for each in found if each.fault == "offset"]
-            if not misplaced:
-                return self._reading
-            act = _act_on_misplaced(source, segment, self._facts)
-        wrong = {each.position: BadBatch("misplaced", "offset-order", each.detail, act) for each in misplaced}
-        return _SegmentReader(segment, self._facts, {**self._bad, **wrong}, None).finished(bounds, None)
-
-    def _take(self, item: Run | Damage) -> None:
-        segment, reading = self.segment, self._reading
-        if isinstance(item, Damage):
-            if self._watch is not None:
-                self._watch.damage(item)
-            if item.size_bytes:
-                what = BadBatch("damage", item.reason, item.detail, "truncates")
-                self._add(_bytes_of(segment, item.position, item.size_bytes, what))
-            return
-        if self._watch is not None:
-            self._watch.run(item.batches)
-        rows = _rows_at(item.batches, self._bad)
-        faults = {**{row: self._bad[at] for row, at in rows}, **_bad_markers(item, self._facts)}
-        row = 0
-        for number in (*sorted(faults), item.batches.count):
-            if number > row:
-                first, last = neighbour(item, row), neighbour(item, number - 1)
-                if self._hole is not None:
-                    self._hole.after, self._hole = first, None
-                reading.first, reading.last = reading.first or first, last
-            if number < item.batches.count:
-                position, size = (item.batches.cell(name, number) for name in ("position", "size_bytes"))
-                part = _bytes_of(segment, position, size, faults[number])
-                self._add(part._replace(batch=neighbour(item, number)))
-            row = number + 1
-
-    def _add(self, part: _Bytes) -> None:
-        """Add a part to the present hole, or to a new one."""
-        if self._hole is None:
-            self._hole = _Hole([], self._reading.last)
-            self._reading.holes.append(self._hole)
-        self._hole.parts.append(part)
-
-
-def _rows_at(batches: BatchColumns, bad: Mapping[int, BadBatch]) -> Iterator[tuple[int, int]]:
-    """Yield row and position of the batches of a run at some positions."""
-    if bad:
-        yield from ((row, at) for row, at in enumerate(batches.column("position")) if at in bad)
-
-
-def _bytes_of(segment: Segment, position: int, size_bytes: int, what: BadBatch) -> _Bytes:
-    end = position + size_bytes
-    # A place that the disk cannot read has no header
-    if what.reason in {"unreadable", "over-limit"}:
-        return _Bytes(position, end, what, None, is_whole=False)
-    # With a reader of its own: the caller's window is in use
-    with Source.open(segment.files[0].path) as source:
-        header = read_header(source, position, end)
-        is_whole = (header is not None and header.is_whole) or is_whole_message(source, position, end)
-    return _Bytes(position, end, what, header, is_whole)
-
-
-def _bad_markers(run: Run, facts: PartitionFacts) -> dict[int, BadBatch]:
-    """Return the control batches of a run whose first record stops a broker, by row."""
-    rules, batches = facts.load_options.recovery, run.batches
-    found: dict[int, BadBatch] = {}
-    if not rules.has_producers or batches.holds_only("producer_id", -1):
-        return found
-    row = 0
-    while (row := kernels.find_odd_marker(run.memory, batches, row)) < batches.count:
-        fault = marker_fault(run.memory, batches, row, max_bytes=MAX_BATCH_BYTES)
-        if fault is not None:
-            # After an InvalidRecordException LogSegment.recover keeps the batch, and the replay of the producers that
-            # follows throws it again, which no caller catches
-            found[row] = BadBatch("refused", "bad-marker", _MARKER if fault == "fatal" else _MARKER_KEPT, "stops")
-        row += 1
-    row = -1
-    while not rules.reads_empty_markers and (row := first_empty_marker(batches, row + 1)) < batches.count:
-        found[row] = BadBatch("refused", "empty-marker", _EMPTY_MARKER, "stops")
-    return found
-
-
-def _act_on_misplaced(source: Source, segment: Segment, facts: PartitionFacts) -> BrokerAct:
-    """Return what a broker does with a segment that holds batches with wrong offsets.
-
-    InvalidOffsetException at an index entry empties the segment (`LogLoader.recoverLog`), any other exception stops the
-    broker, and where no index entry is due it notices nothing.
-    """
-    options, states = facts.load_options, ProducerStates(sequences="unchecked")
-    with Source.open(source.path) as again:
-        recovery = recover_segment(
-            again, segment.base_offset, rules=options.recovery, settings=options.settings, states=states
-        )
-    if recovery.problem is None:
-        return "serves"
-    return "truncates" if recovery.problem.kind in {"invalid-offset", "first-offset"} else "stops"
-
-
-def neighbour(run: Run, row: int) -> Neighbour:
-    """Return a batch of a run."""
-    cells = run.batches.row(row)
-    first: int | None = cells["base_offset"]
-    if cells["base_offset"] < 0:  # a compressed message names its last offset alone
-        first = _first_inner(run, row) if cells["format"] < MAGIC_V2 else None
-    return Neighbour(
-        first_offset=cells["last_offset"] if first is None else first,
-        last_offset=cells["last_offset"],
-        magic=cells["format"],
-        leader_epoch=cells["leader_epoch"],
-        max_timestamp_ms=cells["max_timestamp_ms"],
-        attributes=cells["attributes"],
-        is_open=first is not None,
-    )
-
-
-def _first_inner(run: Run, row: int) -> int | None:
-    """Return the first offset in a compressed message; None: it does not open."""
-    for item in decode_batch(run.memory, run.batches, row, max_bytes=MAX_BATCH_BYTES):
-        if isinstance(item, RecordRun):
-            return item.records.column("offset")[0]
-        break
-    return None
-
-
 # --- all segments -----------------------------------------------------------------------------------------------------
 def _placed(
-    partition: Partition, segments: list[Segment], readings: list[_Reading], facts: PartitionFacts
+    partition: Partition, segments: list[Segment], readings: list[SegmentReading], facts: PartitionFacts
 ) -> Iterator[DamagedPlace]:
     """Yield the places with the offsets that are lost with each."""
     recovered = _recovered(partition, segments, facts)
@@ -449,7 +176,10 @@ def _placed(
             hole.after = hole.after or following
             low = segment.base_offset if hole.before is None else max(segment.base_offset, hole.before.last_offset + 1)
             high = _highest(segment, hole.after, next_base, is_within=within)
-            hole.parts = [_without_copy(segments, segment, each) for each in hole.parts]
+            hole.parts = [
+                part if _is_inside_run(hole, number) else _without_copy(segments, segment, part)
+                for number, part in enumerate(hole.parts)
+            ]
             for part, first, last, source in _shares(hole, low, high):
                 yield DamagedPlace(
                     segment=segment,
@@ -482,13 +212,19 @@ def _with_neighbour(place: DamagedPlace) -> DamagedPlace:
     return place if both is None else replace(place, kind="exchanged", header=None, **both._asdict())
 
 
-def _without_copy(segments: list[Segment], segment: Segment, part: _Bytes) -> _Bytes:
+def _is_inside_run(hole: Hole, number: int) -> bool:
+    """Return whether a part is neither the first nor the last one of batches that are moved together."""
+    around = hole.parts[max(0, number - 1) : number + 2]
+    return len(around) == 3 and all(part.what.kind == "moved" for part in around)
+
+
+def _without_copy(segments: list[Segment], segment: Segment, part: PlaceBytes) -> PlaceBytes:
     """Return a part without its batch if that is a copy of another one of the log: then it holds no offset of its own.
 
     Such as an append that was written twice. With other offsets its records would be in the log twice.
     """
     own = _identity(segment, part)
-    if own is None or part.what.kind not in {"damage", "misplaced"}:
+    if own is None or part.what.kind not in {"damage", *_WRONG_OFFSETS}:
         return part
     # The base offset of a compressed message of magic 0 and 1 is not in its header: -1
     offset = own[0] if own[0] >= 0 else own[1]
@@ -503,7 +239,7 @@ def _without_copy(segments: list[Segment], segment: Segment, part: _Bytes) -> _B
     return part
 
 
-def _identity(segment: Segment, part: _Bytes) -> tuple[int, int, int] | None:
+def _identity(segment: Segment, part: PlaceBytes) -> tuple[int, int, int] | None:
     """Return base offset, last offset and checksum of the whole batch in a part; None: there is none."""
     header = part.header
     if header is not None and header.is_whole:
@@ -526,19 +262,20 @@ def _identities(
             yield from zip(*columns, strict=True)
 
 
-def _is_tail(part: _Bytes, hole: _Hole) -> bool:
+def _is_tail(part: PlaceBytes, hole: Hole) -> bool:
     """Return whether the log ends with a place, so that it is truncated there.
 
     A whole batch of magic 2 at the end can be mended or emptied: the log end offset does not change. Where one whole
     batch has wrong offsets, no broker truncates at it: it serves the batch, or empties the segment
     (`LogLoader.recoverLog`, InvalidOffsetException).
     """
-    if part.what.kind == "misplaced" and (
-        len(hole.parts) == 1 or all(each.what.reason == _COPY for each in hole.parts)
-    ):
+    is_alone = len(hole.parts) == 1 or all(each.what.reason == _COPY for each in hole.parts)
+    if part.what.kind in {"moved", "overlong"} or (part.what.kind == "misplaced" and is_alone):
         return False
     keeps_end = part.header is not None and part.header.is_framed(part.end - part.start) and part.batch is not None
-    is_mended = part.header is not None and part.header.is_whole and len(hole.parts) == 1
+    headers = [each.header for each in hole.parts if each.header is not None and each.header.is_whole]
+    ascends = all(one.last_offset < other.base_offset for one, other in pairwise(headers))
+    is_mended = len(headers) == len(hole.parts) and ascends
     return hole.after is None and not keeps_end and not is_mended
 
 
@@ -565,7 +302,9 @@ def _highest(segment: Segment, after: Neighbour | None, next_base: int | None, *
     return limit if next_base is None else min(limit, next_base - 1)
 
 
-def _shares(hole: _Hole, low: int, high: int | None) -> Iterator[tuple[_Bytes, int | None, int | None, OffsetSource]]:
+def _shares(
+    hole: Hole, low: int, high: int | None
+) -> Iterator[tuple[PlaceBytes, int | None, int | None, OffsetSource]]:
     """Yield the places of a hole, each with its first and last offset: those that no header names get what is left.
 
     Consecutive places without a header that can be right become one.
@@ -575,7 +314,7 @@ def _shares(hole: _Hole, low: int, high: int | None) -> Iterator[tuple[_Bytes, i
         low: the lowest offset that can be lost.
         high: the highest one; None: unknown, as nothing follows.
     """
-    waiting: list[_Bytes] = []
+    waiting: list[PlaceBytes] = []
     for number, part in enumerate(hole.parts):
         span = _span(part, low, high, [each.header for each in hole.parts[number + 1 :]])
         if span is None:
@@ -588,7 +327,7 @@ def _shares(hole: _Hole, low: int, high: int | None) -> Iterator[tuple[_Bytes, i
     yield from _left_over(waiting, low, high)
 
 
-def _span(part: _Bytes, low: int, high: int | None, later: list[PlaceHeader | None]) -> tuple[int, int] | None:
+def _span(part: PlaceBytes, low: int, high: int | None, later: list[PlaceHeader | None]) -> tuple[int, int] | None:
     """Return the offsets that the header of a place names, if they can be right; None: they cannot.
 
     They can be right if they are between the batches around it, and leave room for what follows: a later header in the
@@ -596,9 +335,19 @@ def _span(part: _Bytes, low: int, high: int | None, later: list[PlaceHeader | No
     """
     header = part.header
     # Of a batch that readers read, they are right
-    if part.batch is not None and part.what.kind != "misplaced":
+    if part.batch is not None and part.what.kind not in _WRONG_OFFSETS:
         return part.batch.first_offset if part.batch.is_open else low, part.batch.last_offset
-    if header is None or part.what.kind == "misplaced" or not header.is_framed(part.end - part.start):
+    if header is not None and part.what.kind == "overlong":
+        # As many as the header counts, or up to the next batch (`wrong_ends`)
+        limit = high if not later or later[0] is None else later[0].base_offset - 1
+        end = header.base_offset + header.record_count - 1
+        if limit is not None and not header.base_offset <= end <= limit:
+            end = limit
+        return (header.base_offset, end) if low <= header.base_offset <= end else None
+    if header is None or part.what.kind in _WRONG_OFFSETS:
+        return None
+    # The length of a whole batch is that of the place, whatever its header says
+    if not header.is_whole and not header.is_framed(part.end - part.start):
         return None
     first, last = header.base_offset, header.last_offset
     if not low <= first <= last or (high is not None and last > high):
@@ -608,19 +357,29 @@ def _span(part: _Bytes, low: int, high: int | None, later: list[PlaceHeader | No
 
 
 def _left_over(
-    waiting: list[_Bytes], low: int, high: int | None
-) -> Iterator[tuple[_Bytes, int | None, int | None, OffsetSource]]:
+    waiting: list[PlaceBytes], low: int, high: int | None
+) -> Iterator[tuple[PlaceBytes, int | None, int | None, OffsetSource]]:
     """Yield places without an own header, merged where they follow each other, with the offsets from low to high."""
     if not waiting:
         return
-    part = waiting[0]
+    part, end = waiting[0], waiting[-1]
+    # Their right offsets are those that are missing, or continue the log before them
+    if part.batch is not None and end.batch is not None and all(each.what.kind == "moved" for each in waiting):
+        is_whole = part.header is not None and part.header.is_whole
+        first = part.header.base_offset if part.header is not None and is_whole else part.batch.first_offset
+        span = end.batch.last_offset - first
+        if high is None or high == low + span:
+            run = PlaceBytes(part.start, end.end, part.what, None, is_whole=False, batch=end.batch)
+            yield run, low, low + span, "neighbours"
+            return
     # A whole batch is mended only where it is alone: then its offsets are all that are missing
     if len(waiting) > 1:
         reasons = dict.fromkeys(each.what.reason for each in waiting)
-        what = part.what._replace(reason=", ".join(reasons))
-        part = _Bytes(part.start, waiting[-1].end, what, None, is_whole=False)
+        kind: PlaceKind = "misplaced" if part.what.kind == "moved" else part.what.kind
+        what = part.what._replace(kind=kind, reason=", ".join(reasons))
+        part = PlaceBytes(part.start, end.end, what, None, is_whole=False)
     if high is None and part.is_whole and part.header is not None:
-        high = low + part.header.last_offset_delta
+        high = low + max(0, part.header.last_offset_delta)
     elif high is None and part.batch is not None and part.batch.is_open:
         high = low + part.batch.last_offset - part.batch.first_offset
     if high is None or low > high:
@@ -629,7 +388,7 @@ def _left_over(
         yield part, low, high, "neighbours"
 
 
-def _magic(part: _Bytes, hole: _Hole, facts: PartitionFacts) -> int:
+def _magic(part: PlaceBytes, hole: Hole, facts: PartitionFacts) -> int:
     """Return the magic of what takes a place: 2 next to a batch of magic 2, else that of the messages around it."""
     if part.batch is not None:
         return part.batch.magic

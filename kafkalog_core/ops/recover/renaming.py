@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.kafka.sim.batch_places import misplaced_batches, partition_bounds
-from kafkalog_core.ops.recover.places import neighbour
+from kafkalog_core.ops.recover.segment_reading import neighbour
 from kafkalog_core.storage.planned import FileSlice, Pieces
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog_core.kafka.sim.batch_places import PlaceBounds
-    from kafkalog_core.ops.recover.places import Neighbour
+    from kafkalog_core.ops.recover.segment_reading import Neighbour
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition

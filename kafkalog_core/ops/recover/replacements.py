@@ -16,11 +16,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from kafkalog_core import kernels
 from kafkalog_core.format.batch_writer import BatchHeader, encode_empty, encode_marker
 from kafkalog_core.format.checksums import crc32c
-from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.decode import RecordRun, decode_batch
 from kafkalog_core.format.layout import (
     CODEC_MASK,
     LEGACY_ATTRIBUTES,
@@ -28,11 +25,10 @@ from kafkalog_core.format.layout import (
     MAGIC_POSITION,
     MAGIC_V0,
     MAGIC_V2,
-    MAX_BATCH_BYTES,
     MAX_INT32,
-    MAX_INT64,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
+    RECORD_BATCH_OVERHEAD,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     V2_ATTRIBUTES,
@@ -44,7 +40,7 @@ from kafkalog_core.format.layout import (
     V2_RECORDS_COUNT,
 )
 from kafkalog_core.kafka.rules.batch_checks import FUTURE_MS
-from kafkalog_core.ops.recover.order import in_order
+from kafkalog_core.ops.recover.order import in_order, offsets_in, with_offsets_from, with_record_count
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
@@ -58,10 +54,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Clues", "LostBatch", "ProvedMarker", "Substitute", "Way", "choices"]
 
-Way = Literal["emptied", "removed", "mended", "ordered", "unlinked", "marker"]
+Way = Literal["emptied", "removed", "mended", "ordered", "moved", "unlinked", "marker"]
 """`emptied`: an empty batch takes its place. `removed`: its bytes are removed. `mended`: fields of the header are
-corrected, and every record is kept. `ordered`: two batches are exchanged. `unlinked`: every record is kept, and the
-batch names no producer. `marker`: the transaction marker is rebuilt."""
+corrected, and every record is kept. `ordered`: two batches are exchanged. `moved`: batches get the offsets back that
+they had. `unlinked`: every record is kept, and the batch names no producer. `marker`: the transaction marker is
+rebuilt."""
 
 _AROUND: Final = "from the batches around it"
 _NO_PRODUCER: Final = "no producer, whose fields cannot be right"
@@ -127,7 +124,12 @@ def _choices(place: DamagedPlace, clues: Clues) -> Iterator[Substitute]:
     if place.kind == "exchanged":
         yield Substitute("ordered", in_order(place.path, place.segment.base_offset, place.start, place.end))
         return
-    if place.is_whole and place.kind in {"damage", "misplaced"} and first is not None and last is not None:
+    if place.kind == "moved" and first is not None:
+        with Source.open(place.path) as source:
+            content = with_offsets_from(first, source.read(place.start, place.size_bytes))
+        yield Substitute("moved", content)
+        return
+    if place.is_whole and place.kind in {"damage", "misplaced", "overlong"} and first is not None and last is not None:
         yield from _mended(place, first, last, clues)
     if place.kind == "refused":
         yield from _unlinked(place)
@@ -166,15 +168,18 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
             yield Substitute("mended", bytes(entry), changed)
         return
     # In a log without gaps the batch fills what is missing; in a compacted one only its own offset can say where it is
-    is_longer = last - first < header.last_offset_delta
-    if is_longer and header.record_count == last - first + 1 and place.kind == "misplaced":
-        # A producer numbers its records without gaps, and no batch has an offset for which it never had a record
-        entry[V2_LAST_OFFSET_DELTA:V2_BASE_TIMESTAMP] = (last - first).to_bytes(4, "big")
-        entry[V2_CRC:V2_ATTRIBUTES] = crc32c(memoryview(entry)[V2_ATTRIBUTES:]).to_bytes(4, "big")
-        if _last_offset(entry) != first + header.record_count - 1 or header.base_offset != first:
-            return
-        what = f"its last offset delta, {last - first} in place of {header.last_offset_delta}"
-        yield Substitute("mended", bytes(entry), (what,))
+    if place.kind == "overlong":
+        content = with_record_count(bytes(entry), last - first + 1) if header.base_offset == first else None
+        if content is not None:
+            delta, count = (
+                slice(V2_LAST_OFFSET_DELTA, V2_BASE_TIMESTAMP),
+                slice(V2_RECORDS_COUNT, RECORD_BATCH_OVERHEAD),
+            )
+            corrected = (
+                *_changed(entry[delta], content[delta], "its last offset delta"),
+                *_changed(entry[count], content[count], "its record count"),
+            )
+            yield Substitute("mended", content, corrected)
         return
     if last - first != header.last_offset_delta:
         return
@@ -217,28 +222,12 @@ def _offset_of_message(entry: bytearray, first: int, last: int) -> int | None:
     magic = entry[MAGIC_POSITION]
     if not entry[LEGACY_ATTRIBUTES] & CODEC_MASK:
         return first if first == last else None
-    offsets = _offsets_in(entry)
+    offsets = offsets_in(entry)
     if not offsets:
         return None
     if magic == MAGIC_V0:
         return offsets[-1] if first <= offsets[0] <= offsets[-1] <= last else None
     return last if offsets[-1] - offsets[0] == last - first else None
-
-
-def _last_offset(entry: bytearray) -> int | None:
-    return max(_offsets_in(entry), default=None)
-
-
-def _offsets_in(entry: bytearray) -> list[int]:
-    """Return the offsets of the records of a batch or message; none: not all of it can be read."""
-    batches, memory = BatchColumns(2), memoryview(entry)
-    kernels.walk(memory, 0, len(entry), 0, -MAX_INT64, MAX_BATCH_BYTES, False, batches)
-    offsets: list[int] = []
-    for item in decode_batch(memory, batches, 0, max_bytes=MAX_BATCH_BYTES) if batches.count else ():
-        if not isinstance(item, RecordRun):
-            return []
-        offsets += item.records.column("offset")
-    return offsets
 
 
 def _changed(old: bytes | bytearray, new: bytes | bytearray, what: str) -> Iterator[str]:

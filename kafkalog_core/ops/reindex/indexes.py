@@ -11,6 +11,7 @@ import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from operator import lt
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import NotFoundError
@@ -66,8 +67,9 @@ _KINDS: Final = ((FileKind.OFFSET_INDEX, OFFSET_INDEX_ENTRY), (FileKind.TIME_IND
 class SegmentIndexes:
     """The offset and the time index of a segment: listens to its recovery, and compares at its end.
 
-    `disorder` is the first place where offsets go back; None: there is none. `kept` counts valid indexes that differ
-    from those of a recovery.
+    `disorder` is the first place where offsets go back; None: there is none. `has_wrong_header` is whether a batch has
+    a magic of no release, or a last offset below its first one. `kept` counts valid indexes that differ from those of a
+    recovery.
     """
 
     def __init__(self, task: SegmentCheck) -> None:
@@ -78,16 +80,24 @@ class SegmentIndexes:
         self._checks = (OffsetIndexCheck(task, self._sink), TimeIndexCheck(task, self._sink))
         self.kept = 0
         self.disorder: Damage | None = None
+        self.has_wrong_header = False
 
     def listen(self, item: Run | Damage) -> None:
         """Compare the old indexes with what the recovery reads."""
-        if isinstance(item, Damage) and not item.size_bytes and self.disorder is None:
-            self.disorder = item
-        for check in self._checks:
-            if isinstance(item, Damage):
+        if isinstance(item, Damage) and not item.size_bytes:
+            if item.reason == "unknown-magic":
+                self.has_wrong_header = True
+                return
+            self.disorder = self.disorder or item
+        if isinstance(item, Damage):
+            for check in self._checks:
                 check.damage(item)
-            else:
-                check.run(item)
+            return
+        for check in self._checks:
+            check.run(item)
+        # Of compressed messages of magic 0 and 1 the first offset is -1 here
+        lasts, firsts = map(item.batches.column, ("last_offset", "base_offset"))
+        self.has_wrong_header |= any(map(lt, lasts, firsts))
 
     @property
     def findings(self) -> tuple[Finding, ...]:

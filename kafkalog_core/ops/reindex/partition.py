@@ -143,6 +143,7 @@ class PartitionReindex:
         self._recovered_from = recovered_from(task, segments)
         self._kept = 0
         self._tail_bytes = 0
+        self._may_hide = False
         self._has_legacy = False
         self._states: ProducerStates | None = None
         self._epochs: list[EpochStart] | None = []
@@ -179,6 +180,7 @@ class PartitionReindex:
             refusals=self._refusals.findings,
             losses=tuple(self._losses),
             tail_bytes=self._tail_bytes,
+            may_hide_batches=self._may_hide,
         )
 
     def steps(self) -> Iterator[Step]:
@@ -300,6 +302,8 @@ class PartitionReindex:
             self._forget(segment)
             return
         self._pass(recovery)
+        self._may_hide |= indexes.has_wrong_header
+        self._may_hide |= recovery.end_offset > next_base(self._partition.segments, segment)
         if is_meant:
             # An index must not name what is truncated
             is_new = recovery.stop is not None

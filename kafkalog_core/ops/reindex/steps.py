@@ -55,12 +55,15 @@ class ReindexReport(Struct, frozen=True, kw_only=True):
         refusals: what is not reindexed.
         losses: what is lost.
         tail_bytes: bytes of an append that was interrupted at the end of the log, which are left.
+        may_hide_batches: whether a broker may serve batches that consumers do not read: a segment ends above the base
+            offset of the next one, or the header of a batch cannot be right.
     """
 
     findings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()
     losses: tuple[Loss, ...] = ()
     tail_bytes: int = 0
+    may_hide_batches: bool = False
 
 
 class Step(Struct, frozen=True, kw_only=True):

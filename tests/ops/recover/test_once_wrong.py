@@ -18,7 +18,7 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from tests.support import build
 from tests.support.corpus.brought_back import readable
-from tests.support.excising import batch_of, places_of, read_offsets, write, write_batches
+from tests.support.excising import Written, batch_of, places_of, read_offsets, write, write_batches
 from tests.support.recover_plans import plan, recover
 from tests.support.repairs import snapshot, undo_all
 from tests.support.truncating import MARK, NOW_MS, RECOVERY, started
@@ -114,6 +114,107 @@ def test_a_last_offset_that_no_record_has_is_corrected(tmp_path: Path) -> None:
     draft = recover(written.root, only_copy=True)
     assert written.log(0).read_bytes() == b"".join([*first, *batches])
     assert "its last offset delta, 0 in place of 2" in str(draft.plan.report.findings)
+
+
+def _move(written: Written, base: int, numbers: range, step: int) -> None:
+    """Add a number to the offsets of some batches of a segment."""
+    for number in numbers:
+        written.patch(base, written.at(base, number)[0], (base + 3 * number + step).to_bytes(8, "big", signed=True))
+
+
+def _contents(written: Written) -> dict[int, bytes]:
+    """The bytes of each log, by its base offset."""
+    return {int(path.stem): path.read_bytes() for path in written.partition.glob("*.log")}
+
+
+@pytest.mark.parametrize(
+    ("base", "first", "end", "step"),
+    [
+        *((12, 1, 3, step) for step in (1, 1000, 2**33, -1, -(2**31))),  # between two batches
+        *((12, 2, 4, step) for step in (1, 5, 2**33, -5)),  # before the next segment, whose records they hid
+        *((12, 0, 4, step) for step in (1, -5)),  # a whole segment, also if it gets the name of its first offset
+        *((24, 2, 4, step) for step in (-1, -(2**31))),  # at the end of the log
+        *((24, 0, 4, step) for step in (-1, -5)),
+    ],
+)
+def test_batches_that_were_moved_together_get_their_offsets_back(
+    tmp_path: Path, base: int, first: int, end: int, step: int
+) -> None:
+    """Seeds 7001 and 7019: whole batches became empty ones, or hid those of the next segment from consumers."""
+    written = write(tmp_path)
+    _move(written, base, range(first, end), step)
+    draft = recover(written.root, only_copy=True)
+    assert _contents(written) == {each: b"".join(batches) for each, batches in written.segments.items()}
+    assert draft.plan.report.losses == ()
+
+
+def test_a_gap_before_the_end_of_the_log_is_left(tmp_path: Path) -> None:
+    """Nothing shows that batches with higher offsets at the end were moved: what was there may be deleted."""
+    written = write(tmp_path)
+    _move(written, 24, range(2, 4), 5)
+    before = _contents(written)
+    recover(written.root, only_copy=True)
+    assert _contents(written) == before
+
+
+def test_batches_that_were_written_twice_are_not_given_other_offsets(tmp_path: Path) -> None:
+    written = write(tmp_path)
+    with written.log(24).open("ab") as log:
+        log.write(b"".join(written.segments[24][2:]))
+    recover(written.root, only_copy=True)
+    assert _contents(written)[24] == b"".join(written.segments[24])
+
+
+@pytest.mark.parametrize("base", [12, 24])
+@pytest.mark.parametrize("number", [0, 1, 3])
+@pytest.mark.parametrize("codec", [build.NONE, build.LZ4])
+@pytest.mark.parametrize(
+    ("delta", "count"), [(4, 5), (9, 3), (2**31 - 1, 3), (-1, 3)], ids=["both", "delta", "largest", "negative"]
+)
+def test_a_last_offset_and_a_count_that_the_records_contradict_are_corrected(
+    tmp_path: Path, base: int, number: int, codec: int, delta: int, count: int
+) -> None:
+    """The next batch was taken for the wrong one and became an empty one, or the whole log from there was truncated."""
+    if (base, number, delta) == (24, 3, 4):
+        return
+    written = write(tmp_path, codec=codec)
+    batch = bytearray(written.segments[base][number])
+    batch[23:27], batch[57:61] = delta.to_bytes(4, "big", signed=True), count.to_bytes(4, "big")
+    batch[17:21] = crc32c.crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    written.patch(base, written.at(base, number)[0], bytes(batch))
+    draft = recover(written.root, only_copy=True)
+    # Where the next batch leaves room for it, or the log ends, nothing contradicts the header without its records
+    is_left = (base, number, delta) == (24, 3, 9)
+    assert is_left or _contents(written) == {each: b"".join(batches) for each, batches in written.segments.items()}
+    assert set(read_offsets(written.partition)) >= set(range(36))
+    assert draft.plan.report.losses == ()
+
+
+def test_several_batches_that_their_records_contradict_are_corrected_in_a_log_with_gaps(tmp_path: Path) -> None:
+    batches = [batch_of(2, build.NONE, first, first + 2) for first in (0, 7, 10, 20)]
+    written = write_batches(tmp_path, {0: batches, 30: [batch_of(2, build.NONE, 30, 32)]})
+    for number, count in ((1, 5), (2, 3)):  # room for three records, and for ten
+        batch = bytearray(batches[number])
+        batch[23:27], batch[57:61] = (40).to_bytes(4, "big"), count.to_bytes(4, "big")
+        batch[17:21] = crc32c.crc32c(bytes(batch[21:])).to_bytes(4, "big")
+        written.patch(0, written.at(0, number)[0], bytes(batch))
+    draft = recover(written.root, only_copy=True)
+    assert written.log(0).read_bytes() == b"".join(batches)
+    assert draft.plan.report.losses == ()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(("base", "numbers"), [(24, (3,)), (24, (2, 3)), (12, (0, 1)), (0, (0,))])
+def test_a_magic_of_no_release_is_corrected(
+    tmp_path: Path, base: int, numbers: tuple[int, ...], is_clean: bool
+) -> None:
+    """A broker loads such a batch, and consumers stop at it: it was left, or the plan named a snapshot that it made."""
+    written = write(tmp_path, is_clean=is_clean)
+    for number in numbers:
+        written.patch(base, written.at(base, number)[0] + 16, b"\x7f")
+    recover(written.root, only_copy=True)
+    assert _contents(written) == {each: b"".join(batches) for each, batches in written.segments.items()}
+    assert (written.root / MARK).exists()
 
 
 # --- segments with names that are too high ----------------------------------------------------------------------------

@@ -398,7 +398,7 @@ class PartitionLoad:
         if follow is not None:
             follow(item)
         if not isinstance(item, Run):
-            live.is_disordered = live.is_disordered or not item.size_bytes
+            live.is_disordered |= not item.size_bytes and item.reason == "offset-order"
         elif self._advance is not None:
             self._advance(sum(item.batches.column("size_bytes")))
 
