@@ -10,8 +10,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.excisions import EXCISIONS
-from kafkalog_core.findings.files import FILES, INDEXES, SMALL_FILES
+from kafkalog_core.findings.files import FILES, SMALL_FILES
 from kafkalog_core.findings.freezes import FREEZES
+from kafkalog_core.findings.index_files import INDEXES
 from kafkalog_core.findings.jobs import CATALOGS, CLUSTER, EXPORTS, GROUPS, LOOKUPS, REPLICAS
 from kafkalog_core.findings.kinds import Finding
 from kafkalog_core.findings.logdirs import CHECKPOINTS, LOG_DIRS

@@ -5,17 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.format.layout import MAGIC_V2, TRANSACTIONAL_BIT
+from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.ops.recover.segment_reading import neighbour
 from kafkalog_core.ops.repair.loss import Loss, cure_of_loss
+from kafkalog_core.storage.planned import Patch, Pieces, patched
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.ops.recover.places import DamagedPlace
     from kafkalog_core.ops.recover.replacements import Substitute
+    from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["ExcisedPlace", "is_lost_marker", "loss_of", "offsets_of"]
+__all__ = ["ExcisedPlace", "ExcisedSegment", "indexes_of", "is_lost_marker", "loss_of", "offsets_of"]
 
 
 class ExcisedPlace(NamedTuple):
@@ -23,6 +30,59 @@ class ExcisedPlace(NamedTuple):
 
     place: DamagedPlace
     choice: Substitute
+
+
+class ExcisedSegment(Struct, frozen=True, kw_only=True):
+    """A segment whose log is rewritten: kept bytes of the old one, and new bytes in place of others.
+
+    Args:
+        segment: its files as they are.
+        places: what is replaced, ascending.
+        tail: the first of the places at its end that no batch follows: they are dropped; None: there is none.
+        indexes: the contents of its indexes, by kind, as a recovery builds them; a kind that is missing has no file.
+    """
+
+    segment: Segment
+    places: tuple[ExcisedPlace, ...]
+    tail: DamagedPlace | None
+    indexes: Mapping[FileKind, bytes]
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the new log."""
+        return self.segment.size_bytes + sum(len(each.content) - (each.end - each.start) for each in self.patches)
+
+    @property
+    def patches(self) -> list[Patch]:
+        """The bytes of the old log that are replaced."""
+        found = [Patch(each.place.start, each.place.end, each.choice.content) for each in self.places]
+        return found if self.tail is None else [*found, Patch(self.tail.start, self.segment.size_bytes, b"")]
+
+    @property
+    def drops_txn_index(self) -> bool:
+        """Whether its transaction index is deleted."""
+        return self.segment.txnindex is not None and FileKind.TXN_INDEX not in self.indexes
+
+    def path_of(self, kind: FileKind) -> str:
+        """Return the path of one of its files."""
+        directory = self.segment.files[0].path.rpartition("/")[0]
+        return f"{directory}/{segment_file_name(self.segment.base_offset, kind)}"
+
+    def pieces(self) -> Pieces:
+        """Return the new log: slices of the old one, and new bytes."""
+        return patched(self.segment.files[0].path, self.segment.size_bytes, self.patches)
+
+    def indexed(self, recovery: SegmentRecovery | None) -> ExcisedSegment | None:
+        """Return it with the indexes of its recovery; None: it was not recovered, or needs a new transaction index."""
+        if recovery is None or (recovery.txn_index and FileKind.TXN_INDEX not in self.indexes):
+            return None
+        return replace(self, indexes={**self.indexes, **indexes_of(recovery)})
+
+
+def indexes_of(recovery: SegmentRecovery) -> dict[FileKind, bytes]:
+    """Return the offset index and, where the release has one, the time index that a recovery builds."""
+    found = {FileKind.OFFSET_INDEX: recovery.offset_index}
+    return found if recovery.time_index is None else {**found, FileKind.TIME_INDEX: recovery.time_index}
 
 
 def is_lost_marker(excised: ExcisedPlace) -> bool:

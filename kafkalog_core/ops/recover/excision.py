@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.index import encode_offset_entry, iter_offset_entries
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY
-from kafkalog_core.format.names import FileKind, parse_file_name, segment_file_name
+from kafkalog_core.format.names import FileKind, parse_file_name
 from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
@@ -26,7 +26,7 @@ from kafkalog_core.kafka.sim.start.recovery import Problem, recover_segment
 from kafkalog_core.kafka.sim.start.replay import ReplaySegment
 from kafkalog_core.kafka.sim.start.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.ops.recover.clues import ClueReader
-from kafkalog_core.ops.recover.excised import ExcisedPlace, is_lost_marker, loss_of
+from kafkalog_core.ops.recover.excised import ExcisedPlace, ExcisedSegment, indexes_of, is_lost_marker, loss_of
 from kafkalog_core.ops.recover.places import find_places
 from kafkalog_core.ops.recover.replacements import choices
 from kafkalog_core.ops.recover.segment_reading import BadBatch
@@ -34,7 +34,7 @@ from kafkalog_core.ops.repair.loss import measure_loss
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.listing import Listing
 from kafkalog_core.storage.partition import partition_of
-from kafkalog_core.storage.planned import Patch, PlannedFiles, patched, planned_files
+from kafkalog_core.storage.planned import Patch, PlannedFiles, planned_files
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
-    from kafkalog_core.storage.planned import Pieces
 
-__all__ = ["ExcisedSegment", "Excision", "LeftPlace", "excise", "excise_all", "stage_excision"]
+__all__ = ["Excision", "LeftPlace", "excise", "excise_all", "stage_excision"]
 
 _MOST_REFUSED: Final = 16
 """Batches at which a broker stops; each takes a few reads of the log."""
@@ -75,53 +74,6 @@ class RefusedBatch(NamedTuple):
     path: str
     position: int
     detail: str
-
-
-class ExcisedSegment(Struct, frozen=True, kw_only=True):
-    """A segment whose log is rewritten: kept bytes of the old one, and new bytes in place of others.
-
-    Args:
-        segment: its files as they are.
-        places: what is replaced, ascending.
-        tail: the first of the places at its end that no batch follows: they are dropped; None: there is none.
-        indexes: the contents of its indexes, by kind, as a recovery builds them; a kind that is missing has no file.
-    """
-
-    segment: Segment
-    places: tuple[ExcisedPlace, ...]
-    tail: DamagedPlace | None
-    indexes: Mapping[FileKind, bytes]
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the new log."""
-        return self.segment.size_bytes + sum(len(each.content) - (each.end - each.start) for each in self.patches)
-
-    @property
-    def patches(self) -> list[Patch]:
-        """The bytes of the old log that are replaced."""
-        found = [Patch(each.place.start, each.place.end, each.choice.content) for each in self.places]
-        return found if self.tail is None else [*found, Patch(self.tail.start, self.segment.size_bytes, b"")]
-
-    @property
-    def drops_txn_index(self) -> bool:
-        """Whether its transaction index is deleted."""
-        return self.segment.txnindex is not None and FileKind.TXN_INDEX not in self.indexes
-
-    def path_of(self, kind: FileKind) -> str:
-        """Return the path of one of its files."""
-        directory = self.segment.files[0].path.rpartition("/")[0]
-        return f"{directory}/{segment_file_name(self.segment.base_offset, kind)}"
-
-    def pieces(self) -> Pieces:
-        """Return the new log: slices of the old one, and new bytes."""
-        return patched(self.segment.files[0].path, self.segment.size_bytes, self.patches)
-
-    def indexed(self, recovery: SegmentRecovery | None) -> ExcisedSegment | None:
-        """Return it with the indexes of its recovery; None: it was not recovered, or needs a new transaction index."""
-        if recovery is None or (recovery.txn_index and FileKind.TXN_INDEX not in self.indexes):
-            return None
-        return replace(self, indexes={**self.indexes, **_indexes_of(recovery)})
 
 
 class Excision(Struct, frozen=True, kw_only=True):
@@ -439,7 +391,7 @@ class _Excising:
         indexes = _kept_txn_index(segment)
         if is_known and not indexes and recovery.txn_index:
             indexes = {FileKind.TXN_INDEX: recovery.txn_index}
-        return replace(new, indexes={**_indexes_of(recovery), **indexes})
+        return replace(new, indexes={**indexes_of(recovery), **indexes})
 
     def _known_states_at(self, segment: Segment) -> ProducerStates | None:
         states, is_known = self._states_at(segment)
@@ -547,12 +499,6 @@ def _blamed(
             blamed = number
         shift += len(choice.content) - place.size_bytes
     return blamed
-
-
-def _indexes_of(recovery: SegmentRecovery) -> dict[FileKind, bytes]:
-    """Return the offset index and, where the release has one, the time index that a recovery builds."""
-    found = {FileKind.OFFSET_INDEX: recovery.offset_index}
-    return found if recovery.time_index is None else {**found, FileKind.TIME_INDEX: recovery.time_index}
 
 
 def _end_entry(new: ExcisedSegment) -> bytes:

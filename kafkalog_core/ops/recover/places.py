@@ -18,10 +18,10 @@ from kafkalog_core.kafka.sim.batch_places import PlaceWatch, partition_bounds
 from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.ops.recover.order import exchanged_batches
 from kafkalog_core.ops.recover.segment_reading import (
+    AdjacentPlaces,
     BadBatch,
     BrokerAct,
     FollowedLogs,
-    Hole,
     Neighbour,
     PlaceBytes,
     PlaceKind,
@@ -212,7 +212,7 @@ def _with_neighbour(place: DamagedPlace) -> DamagedPlace:
     return place if both is None else replace(place, kind="exchanged", header=None, **both._asdict())
 
 
-def _is_inside_run(hole: Hole, number: int) -> bool:
+def _is_inside_run(hole: AdjacentPlaces, number: int) -> bool:
     """Return whether a part is neither the first nor the last one of batches that are moved together."""
     around = hole.parts[max(0, number - 1) : number + 2]
     return len(around) == 3 and all(part.what.kind == "moved" for part in around)
@@ -262,7 +262,7 @@ def _identities(
             yield from zip(*columns, strict=True)
 
 
-def _is_tail(part: PlaceBytes, hole: Hole) -> bool:
+def _is_tail(part: PlaceBytes, hole: AdjacentPlaces) -> bool:
     """Return whether the log ends with a place, so that it is truncated there.
 
     A whole batch of magic 2 at the end can be mended or emptied: the log end offset does not change. Where one whole
@@ -303,7 +303,7 @@ def _highest(segment: Segment, after: Neighbour | None, next_base: int | None, *
 
 
 def _shares(
-    hole: Hole, low: int, high: int | None
+    hole: AdjacentPlaces, low: int, high: int | None
 ) -> Iterator[tuple[PlaceBytes, int | None, int | None, OffsetSource]]:
     """Yield the places of a hole, each with its first and last offset: those that no header names get what is left.
 
@@ -388,7 +388,7 @@ def _left_over(
         yield part, low, high, "neighbours"
 
 
-def _magic(part: PlaceBytes, hole: Hole, facts: PartitionFacts) -> int:
+def _magic(part: PlaceBytes, hole: AdjacentPlaces, facts: PartitionFacts) -> int:
     """Return the magic of what takes a place: 2 next to a batch of magic 2, else that of the messages around it."""
     if part.batch is not None:
         return part.batch.magic

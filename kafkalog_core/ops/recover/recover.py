@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_recover"]
 
-_Told = tuple[str, str, str]
+_Key = tuple[str, str, str]
 _MISSING: Final = "dir.partition-missing"
 _OFFLINE: Final = "truncate.broker-offline"
 _NOT_AT_END: Final = "recovery-point.not-at-end"
@@ -406,10 +406,10 @@ def _not_of_releases(refusals: Iterable[Finding], problems: Iterable[Finding]) -
     return (each for each in refusals if each.path not in paths)
 
 
-def _distinct(findings: Iterable[Finding], but: Container[_Told] = ()) -> dict[_Told, Finding]:
+def _distinct(findings: Iterable[Finding], but: Container[_Key] = ()) -> dict[_Key, Finding]:
     """Return the findings by what they say, each once: as a refusal alone where it is one of those."""
-    told = {(each.code, each.path, each.message): each for each in findings}
-    return {key: finding for key, finding in told.items() if key not in but}
+    found = {(each.code, each.path, each.message): each for each in findings}
+    return {key: finding for key, finding in found.items() if key not in but}
 
 
 def _rules(release: Release) -> object:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
+    "AdjacentPlaces",
     "BadBatch",
     "BrokerAct",
     "FollowedLogs",
-    "Hole",
     "Neighbour",
     "PlaceBytes",
     "PlaceKind",
@@ -122,7 +122,7 @@ class PlaceBytes(NamedTuple):
     batch: Neighbour | None = None
 
 
-class Hole(Struct):
+class AdjacentPlaces(Struct):
     """Damaged places that follow each other, and the readable batches of the segment around them."""
 
     parts: list[PlaceBytes]
@@ -133,7 +133,7 @@ class Hole(Struct):
 class SegmentReading(Struct):
     """What one read of a segment has found: its holes, and its first and last readable batch."""
 
-    holes: list[Hole] = field(default_factory=list)
+    holes: list[AdjacentPlaces] = field(default_factory=list)
     first: Neighbour | None = None
     last: Neighbour | None = None
 
@@ -159,7 +159,7 @@ class SegmentReader:
         self._bad = bad
         self._watch = watch
         self._reading = SegmentReading()
-        self._hole: Hole | None = None
+        self._hole: AdjacentPlaces | None = None
         self._place: int | ScanPlace = 0  # where it is read on from
         self._last_offset = segment.base_offset - 1
         self._is_followed = True
@@ -235,7 +235,7 @@ class SegmentReader:
     def _add(self, part: PlaceBytes) -> None:
         """Add a part to the present hole, or to a new one."""
         if self._hole is None:
-            self._hole = Hole([], self._reading.last)
+            self._hole = AdjacentPlaces([], self._reading.last)
             self._reading.holes.append(self._hole)
         self._hole.parts.append(part)
 

@@ -1,7 +1,7 @@
 """What may be wrong with a small file, as values: bytes without a meaning, and what a broker does with the file.
 
 `dump` and `verify` report the same about the same file: the first as rows (`entry_rows`), the second as findings. The
-codes are those of `findings.files`, the damage reasons those of `ENTRY_DAMAGE`.
+codes are those of `findings.index_files`, the damage reasons those of `ENTRY_DAMAGE`.
 """
 
 from __future__ import annotations
