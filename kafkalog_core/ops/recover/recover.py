@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_recover"]
 
-_Told = tuple[str, str, str]
+_Text = tuple[str, str, str]
 _MISSING: Final = "dir.partition-missing"
 _OFFLINE: Final = "truncate.broker-offline"
 _NOT_AT_END: Final = "recovery-point.not-at-end"
@@ -399,10 +399,10 @@ def _counted(losses: Sequence[Loss]) -> str:
     return f"{least}{total:,} record{'' if total == 1 else 's'} of {places}"
 
 
-def _distinct(findings: Iterable[Finding], but: Container[_Told] = ()) -> dict[_Told, Finding]:
+def _distinct(findings: Iterable[Finding], but: Container[_Text] = ()) -> dict[_Text, Finding]:
     """Return the findings by what they say, each once: as a refusal alone where it is one of those."""
-    told = {(each.code, each.path, each.message): each for each in findings}
-    return {key: finding for key, finding in told.items() if key not in but}
+    by_text = {(each.code, each.path, each.message): each for each in findings}
+    return {key: finding for key, finding in by_text.items() if key not in but}
 
 
 def _rules(release: Release) -> object:
