@@ -362,16 +362,6 @@ SMALL_FILES: Final = {
         "changed by mistake, set it back with the broker stopped.",
         "The server.properties is another broker's, or the disk is.",
     ),
-    "meta.only-voter": FindingType(
-        "error",
-        "The directory.id is {value}, but the metadata log in this directory has node {node_id} as its only voter, "
-        "with directory.id {expected}.",
-        "Starts, but can serve no partition: no leader is elected, and the node waits forever.",
-        "With the node stopped, set directory.id back to the id in the metadata log.",
-        "A controller is a voter with its node.id and the directory.id of its metadata log (KIP-853). "
-        "kafka-storage.sh format has written meta.properties again, or it was copied from another log directory.",
-        next_step="sed -i.before s/^directory.id=.*/directory.id=ID_OF_THE_METADATA_LOG/ {file}",
-    ),
     "meta.no-voter": FindingType(
         "error",
         "The directory.id is {value}, but the metadata log in this directory has node {node_id} as a voter with "

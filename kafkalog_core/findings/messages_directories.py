@@ -307,7 +307,6 @@ DIRECTORIES: Final = (
         "error",
         (
             "Failed to create or validate data directory {dir}",
-            "java.io.IOException: {dir} is not a readable log directory",
             "Failed to load {dir} during broker startup",
             "Disk error while locking directory {dir}",
             "FileSystemException: {dir}/meta.properties: Not a directory",
