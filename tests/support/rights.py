@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 -- the other user may not read where Python is
+import importlib.readers  # noqa: F401 -- the same
 import os
 import resource  # noqa: F401 -- nor its libraries in C
 import tempfile
