@@ -154,12 +154,7 @@ def _overlong(broker: Broker, batches: list[Batch]) -> None:
     put(batch, 17, crc32c.crc32c(data[21:]).to_bytes(4, "big"))
 
 
-def _of_no_release(broker: Broker, batches: list[Batch]) -> None:
-    """A magic of no release, of the last batch of the log that is not a marker."""
-    put([batch for batch in batches if not batch.is_control][-1], 16, b"\x7f")
-
-
-@pytest.mark.parametrize("damage", [_moved, _overlong, _of_no_release])
+@pytest.mark.parametrize("damage", [_moved, _overlong])
 def test_headers_that_batches_contradict_are_corrected(
     own_broker: Broker, damage: Callable[[Broker, list[Batch]], None]
 ) -> None:
