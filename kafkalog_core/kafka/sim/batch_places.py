@@ -167,8 +167,8 @@ class PlaceWatch:
         self._contradicts = True
 
     def damage(self, damage: Damage) -> None:
-        """Take damage; offsets go back at one of size 0."""
-        self._contradicts |= not damage.size_bytes
+        """Take damage, or what is reported about a whole batch: that offsets go back, for one."""
+        self._contradicts |= damage.reason == "offset-order"
 
     def run(self, batches: BatchColumns) -> None:
         """Take whole batches."""

@@ -57,6 +57,7 @@ EFFECTS: Final = {
     "meta.other-node-id": "stops",
     "meta.other-node-of-config": "stops",
     "meta.unsupported-version": "offline",
+    "meta.only-voter": "unserved",
     "metadata-log.empty-batch": "stops",
     "metadata-log.no-snapshot": "stops",
     "metadata-log.refused": "stops",

@@ -82,14 +82,20 @@ def test_where_it_stops(tmp_path: Path, tail: bytes, reason: str) -> None:
 def test_magic_3_with_the_checksum_of_2_is_taken(tmp_path: Path) -> None:
     size = len(batch(0))
     log = batch(0) + with_magic(batch(1), 5) + with_magic(batch(2), 127) + batch(3)
-    assert walk_bytes(tmp_path, log) == ([(size * offset, offset) for offset in range(4)], [])
+    rows, damages = walk_bytes(tmp_path, log)
+    assert rows == [(size * offset, offset) for offset in range(4)]
+    assert [(each.position, each.size_bytes, each.reason) for each in damages] == [
+        (size, 0, "unknown-magic"),
+        (2 * size, 0, "unknown-magic"),
+    ]
     rows, (damage,) = walk_bytes(tmp_path, log, takes_v2_magic=False)
     assert (rows, damage.reason, damage.position) == ([(0, 0)], "unknown-magic", size)
 
 
 def test_its_checksum_must_be_good(tmp_path: Path) -> None:
-    rows, (damage,) = walk_bytes(tmp_path, batch(0) + with_magic(batch(1)[:-1] + b"x", 5) + batch(2))
-    assert (rows, damage.position) == ([(0, 0)], len(batch(0)))
+    rows, damages = walk_bytes(tmp_path, batch(0) + with_magic(batch(1)[:-1] + b"x", 5) + batch(2))
+    assert (rows, {each.position for each in damages}) == ([(0, 0)], {len(batch(0))})
+    assert [each.size_bytes > 0 for each in damages] == [False, True]
 
 
 @pytest.mark.parametrize("takes_v2_magic", [False, True])
