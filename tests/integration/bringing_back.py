@@ -118,7 +118,11 @@ def _replaced(partition_dir: Path) -> list[tuple[int, int]]:
     found = []
     for path in partition_dir.glob("*.log.swap"):
         offsets = _records(str(path), None)
-        found += [(min(*offsets, int(path.name[:20])), max(offsets))] if offsets else []
+        with Source.open(str(path)) as source:
+            runs = [item for item in scan(source, base_offset=None, options=ScanOptions()) if isinstance(item, Run)]
+            # Also of a marker: the replacement may end with one, and lack records before it
+            ends = [run.batches.column("last_offset")[-1] for run in runs]
+        found += [(min(*offsets, int(path.name[:20])), max(ends))] if offsets else []
     return found
 
 
