@@ -235,7 +235,8 @@ def test_old_content_that_is_damaged_after_the_plan_is_refused_with_what_is_left
         check_old(journal)
     ways = {
         "prepared": f"Finish the run instead: kafkalog apply --resume {journal.layout.root}",
-        "undoing": "Keep the files as they are and delete the journal: "
+        "undoing": "Keep the files as they are and delete the journal, which has the only copy of what this run "
+        "deleted or replaced: "
         f"kafkalog undo {journal.layout.root} --prune --run {journal.run} --apply",
     }
     assert str(caught.value).endswith(

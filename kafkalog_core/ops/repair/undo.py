@@ -16,7 +16,7 @@ from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.changes import Change, fingerprint, grouped, may_delete_first, swap_name
 from kafkalog_core.storage.changing.commit import delete_remains, prune, roll_back, unfinished_files
 from kafkalog_core.storage.changing.derived import left_out, unrecovered_ends
-from kafkalog_core.storage.changing.file_states import check_old, is_stuck, old_problems, state_of
+from kafkalog_core.storage.changing.file_states import check_old, giving_up, is_stuck, old_problems, state_of
 from kafkalog_core.storage.changing.journal import freed_by_pointer
 from kafkalog_core.storage.changing.journal_search import (
     FoundJournals,
@@ -437,7 +437,7 @@ def _no_undo(journal: Journal, problems: Mapping[int, str]) -> Refusal:
         ways.append(WayOut("restore the other files", undo_command(root, journal, "--partial")))
     if journal.state == "prepared":
         ways.append(WayOut("finish the run", resume_command(root, journal)))
-    ways.append(WayOut("keep the files as they are and delete the journal", prune_command(root, journal)))
+    ways.append(giving_up(journal))
     return Refusal("it cannot be undone as a whole", tuple(ways))
 
 

@@ -46,6 +46,7 @@ __all__ = [
     "check_old",
     "check_owners",
     "check_resumed",
+    "giving_up",
     "is_stuck",
     "old_problems",
     "state_of",
@@ -283,9 +284,14 @@ def _undo_first(journal: Journal, problem: str) -> Refusal:
 
 def _give_up(journal: Journal, problem: str) -> Refusal:
     """Return the refusal of a run that can be neither finished nor undone as it is."""
+    return Refusal(problem, (giving_up(journal),)).before_any_change()
+
+
+def giving_up(journal: Journal) -> WayOut:
+    """Return the way out that keeps the files as they are, and says what else the journal has of them."""
+    saved = ", which has the only copy of what this run deleted or replaced" if journal.keeps_old else ""
     command = prune_command(leading_directory(journal), journal)
-    kept = WayOut("keep the files as they are and delete the journal", command)
-    return Refusal(problem, (kept,)).before_any_change()
+    return WayOut(f"keep the files as they are and delete the journal{saved}", command)
 
 
 def _finish_instead(journal: Journal, problem: str) -> Refusal:

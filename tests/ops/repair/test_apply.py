@@ -236,7 +236,10 @@ def test_what_a_broker_has_changed_since_is_left(root: Path, name: str) -> None:
     plan = plan_undo(scope_of(str(root)))
     changed, ways = map(str, plan.obstacles)
     assert changed == f"{root}/{name}: has changed since this run, most likely by a broker that was started"
-    assert ways.startswith("it cannot be undone as a whole. Keep the files as they are and delete the journal: ")
+    saved = "which has the only copy of what this run deleted or replaced"
+    assert ways.startswith(
+        f"it cannot be undone as a whole. Keep the files as they are and delete the journal, {saved}: "
+    )
     with pytest.raises(RefusedError):
         apply_undo(plan, Disk())
     assert snapshot(root) == now
