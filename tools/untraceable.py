@@ -66,8 +66,8 @@ UNTRACEABLE: Final = {
         "The batches that would tell are cleaned away.",
     ),
     "older-snapshot": Untraceable(
-        "A snapshot lost, unless it is that of the last segment or of the end of the log after a clean stop; one "
-        "that was renamed to another offset at which it is as true.",
+        "A snapshot lost, unless it is that of the end of the log after a clean stop, or that of the last segment if "
+        "the end has none; one that was renamed to another offset at which it is as true.",
         "Releases before 2.8 keep the last ones alone, and an older broker that starts deletes the others.",
     ),
     "high-watermark": Untraceable(

@@ -277,7 +277,8 @@ class Partition:
         is_begun = len(self._bases) == 1 or self._bases[-1] in offsets
         if self._is_clean and is_last_filled and self._end not in offsets:
             yield ERROR
-        if not is_begun:  # it is not forced to the disk when it is written
+        # It is not forced to the disk when it is written; a clean start loads that of the end, if it is there
+        if not is_begun and not (self._is_clean and self._end in offsets):
             yield ERROR if self._is_clean else WARNING
         for offset in offsets:
             if offset > self._end:
