@@ -288,7 +288,7 @@ def _give_up(journal: Journal, problem: str) -> Refusal:
 
 
 def giving_up(journal: Journal) -> WayOut:
-    """Return the way out that keeps the files as they are, and says what else the journal has of them."""
+    """Return the way out that keeps the files as they are, with what only the journal still has."""
     saved = ", which has the only copy of what this run deleted or replaced" if journal.keeps_old else ""
     command = prune_command(leading_directory(journal), journal)
     return WayOut(f"keep the files as they are and delete the journal{saved}", command)
