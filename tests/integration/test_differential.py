@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-FIRST, COUNT = map(int, os.environ.get("KAFKALOG_SEEDS", "0:10").split(":"))
+FIRST, COUNT = map(int, os.environ.get("KAFKALOG_SEEDS", "0:30").split(":"))
 SEEDS: Final = range(FIRST, FIRST + COUNT)
 ONCE_DIFFERENT: Final = (31, 57, 486, 505, 1147, 1261, 1341, 5123, 20074, 20078)
 """Seeds of starts that were not foreseen: compressed messages, overlaps, replacements, transactions, splits."""
