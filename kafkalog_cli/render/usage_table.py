@@ -101,7 +101,11 @@ class UsageTable(SummaryTable["DirUsage"]):
         sums = [directory_row(each) | {"name": self._name_of(each)} for each in self._found]
         whole = max(1, _sum(sums, "allocated_bytes"))
         fullest = min(self._found, key=lambda each: each.free_bytes)  # `free` takes one log directory
-        need = "5GiB" if fullest.file_system_bytes > 10 * _NEED else f"{max(1, fullest.file_system_bytes // 10 // 1024**2)}MiB"
+        need = (
+            "5GiB"
+            if fullest.file_system_bytes > 10 * _NEED
+            else f"{max(1, fullest.file_system_bytes // 10 // 1024**2)}MiB"
+        )
         free = f"kafkalog free {shell_path(fullest.path or '.')} --need {need}"
         return [
             *sentence_texts(f"{answer_of(self._found)}.", self.width, "bold"),
