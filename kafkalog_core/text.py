@@ -40,7 +40,7 @@ _MAX_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(millis
 
 def count_of(number: object, noun: str) -> str:
     """Return a number with its noun: `1 record`, `12 records`, `2 batches`, `2 entries`."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("tch") else "s")
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith(("ch", "ss", "x")) else "s")
     return f"{number} {noun if number == 1 else plural}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog_core.text import duration, moment, size
+from kafkalog_core.text import count_of, duration, moment, size
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,20 @@ def test_spans(time_ms: int, text: str) -> None:
 )
 def test_sizes(size_bytes: int, text: str) -> None:
     assert size(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (1, "loss", "1 loss"),
+        (2450, "more loss", "2450 more losses"),
+        (2, "batch", "2 batches"),
+        (0, "entry", "0 entries"),
+        (3, "record", "3 records"),
+    ],
+)
+def test_counts(number: int, noun: str, text: str) -> None:
+    assert count_of(number, noun) == text
 
 
 def test_times() -> None:

@@ -40,6 +40,7 @@ from kafkalog_core.ops.truncate.truncation import companion_files, stage_truncat
 from kafkalog_core.ops.verify.txn_index import check_snapshot
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.reading import READING
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class _Work:
         self._load: PartitionLoad | None = None
         self._followed: FollowedLogs | None = None
         self._own_cuts: list[list[tuple[str, int]]] = []
+        self._extent_of: tuple[object, Extent | None] = (None, None)
 
     def plan(self) -> PartitionRecovery:
         partition = read_partition(self._task.path)
@@ -290,7 +292,7 @@ class _Work:
             is_read = broker.truncation is None and broker.refusal is None
             self._take(self._reindex if is_read else self._new_reindex(as_broker=False))
             return
-        self._facts = self._possible_facts(read_extent(self._partition()))
+        self._facts = self._possible_facts(self._extent())
         is_renamed = choice == "only-copy" and self._rename()
         if self._forgets_impossible_producers():
             self._reindex = self._new_reindex(as_broker=False)
@@ -465,7 +467,7 @@ class _Work:
     # --- what is built from the log -----------------------------------------------------------------------------------
     def _new_reindex(self, *, as_broker: bool, unindexed: Collection[int] = ()) -> PartitionReindex:
         """Return the work that replays the log, and repairs the files that are built from it."""
-        extent = read_extent(self._partition())
+        extent = self._extent()
         facts = self._facts if self._task.choice == "as-broker" else self._possible_facts(extent)
         end = None if extent is None else extent.end
         if not facts.context.is_clean or facts.context.recovery_point not in {None, end}:
@@ -500,11 +502,20 @@ class _Work:
         ]
         cuts = [step for step in steps if step.kind == "cut"]
         if cuts:
-            extent = read_extent(self._partition())
+            extent = self._extent()
             done.end_offset = None if extent is None else extent.end
 
     def _partition(self) -> Partition:
         return read_partition(self._task.path)
+
+    def _extent(self) -> Extent | None:
+        """Return the extent of the log as the steps so far leave it; without an index all of a segment is read."""
+        partition = self._partition()
+        paths = [segment.files[0].path for segment in partition.segments]
+        known = [(path, READING.planned.get(path)) for path in paths]
+        if self._extent_of[0] != known:
+            self._extent_of = known, read_extent(partition)
+        return self._extent_of[1]
 
 
 def _with_reason(loss: Loss, why: str) -> Loss:
