@@ -36,7 +36,7 @@ from kafkalog_core.engine.spool import (
 )
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.storage.object_paths import REACHING
-from kafkalog_core.storage.reading import READING
+from kafkalog_core.storage.reading import READING, PlannedPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.spool import TaskOutput
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.object_paths import StorageOptions
-    from kafkalog_core.storage.planned import PlannedFile
     from kafkalog_core.storage.reading import ReadLimit
 
 __all__ = ["Pool", "StopWorkError"]
@@ -317,13 +316,13 @@ class _Settings(NamedTuple):
     limit: ReadLimit | None
     storage: StorageOptions
     gc_threshold: tuple[int, int, int]
-    planned: dict[str, PlannedFile | None]
+    planned: PlannedPaths
 
 
 def _settings_of(jobs: int) -> _Settings:
     """Return the settings of each process. The processes share the read limit of this one."""
     limit = None if READING.limit is None else READING.limit.share(jobs)
-    return _Settings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold(), dict(READING.planned))
+    return _Settings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold(), PlannedPaths(READING.planned))
 
 
 def _begin(shared: _Shared, settings: _Settings, scratch: str | None) -> None:

@@ -150,8 +150,9 @@ def list_directory(path: str) -> Listing:
 
 def _planned_in(path: str) -> Iterator[FileInfo]:
     """Yield the files of a directory that are read as a plan will leave them."""
-    for name, planned in READING.planned.items():
-        if planned is not None and os.path.dirname(name) == path:
+    for name in READING.planned.paths_in(path):
+        planned = READING.planned[name]
+        if planned is not None:
             yield FileInfo.of(name, planned.stat_result())
 
 

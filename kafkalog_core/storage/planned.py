@@ -14,14 +14,13 @@ import io
 import os
 import stat
 from bisect import bisect_right
-from collections import ChainMap
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.storage.reading import READING
+from kafkalog_core.storage.reading import READING, PlannedLayers, PlannedPaths
 from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, Source
 from kafkalog_core.structs import Struct
 
@@ -164,7 +163,7 @@ def patched(path: str, size_bytes: int, patches: Sequence[Patch]) -> Pieces:
     return Pieces(tuple(part for part in parts if _size_of(part)))
 
 
-class PlannedFiles(dict[str, "PlannedFile | None"]):
+class PlannedFiles(PlannedPaths):
     """Files for `planned_files`. Those that are planned where it is created are the present ones."""
 
     def __init__(self) -> None:
@@ -204,22 +203,18 @@ def real_slices(pieces: Pieces, planned_now: Mapping[str, PlannedFile | None] | 
 
 
 @contextmanager
-def planned_files(files: Mapping[str, PlannedFile | None]) -> Iterator[None]:
+def planned_files(files: PlannedPaths) -> Iterator[None]:
     """Let every reader of this process see these files; None: there is none of this name.
 
     The mapping may change meanwhile. Within another such context, files of both are seen.
     """
     before = READING.planned
-    READING.planned = ChainMap(cast("dict[str, PlannedFile | None]", files), *_maps(before)) if before else files
+    lower = before.maps if isinstance(before, PlannedLayers) else [before]
+    READING.planned = PlannedLayers(files, *lower) if before else files
     try:
         yield
     finally:
         READING.planned = before
-
-
-def _maps(planned: Mapping[str, PlannedFile | None]) -> list[dict[str, PlannedFile | None]]:
-    maps = planned.maps if isinstance(planned, ChainMap) else [planned]
-    return cast("list[dict[str, PlannedFile | None]]", maps)
 
 
 class _Slices(io.RawIOBase):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from posixpath import dirname
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["READING", "ReadLimit"]
+__all__ = ["READING", "PlannedLayers", "PlannedPaths", "ReadLimit"]
 
 _MOMENT_S: Final = 0.1
 
@@ -38,6 +40,42 @@ class ReadLimit:
             self._sleep(self._due_s - now_s)
 
 
+class PlannedPaths(dict[str, Any]):
+    """Files as a plan will leave them (`storage.planned.PlannedFile`), by their paths; None: deleted.
+
+    Found by directory too, because a plan for many partitions has many files, and each directory is listed. None is
+    taken out again.
+    """
+
+    def __init__(self, files: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self._by_directory: dict[str, list[str]] = {}
+        for path, planned in (files or {}).items():
+            self[path] = planned
+
+    def __setitem__(self, path: str, planned: Any) -> None:
+        if path not in self:
+            self._by_directory.setdefault(dirname(path), []).append(path)
+        super().__setitem__(path, planned)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PlannedPaths, (dict(self),)
+
+    def paths_in(self, directory: str) -> Iterable[str]:
+        """Return the paths in a directory, not in those below it."""
+        return self._by_directory.get(directory, ())
+
+
+class PlannedLayers(ChainMap[str, Any]):
+    """Planned files above others: those that a step plans while readers see what the steps before it have planned."""
+
+    maps: list[PlannedPaths]  # type: ignore[assignment]  # of no other kind
+
+    def paths_in(self, directory: str) -> Iterable[str]:
+        """Return the paths in a directory, not in those below it."""
+        return dict.fromkeys(path for each in self.maps for path in each.paths_in(directory))
+
+
 class _Reading(Struct):
     """How this process reads files.
 
@@ -47,15 +85,14 @@ class _Reading(Struct):
         gives_way: whether it lets all other processes go first (`pool.give_way`).
         held: files that are open already, by their paths: descriptor, device, inode, and the thread that reads it. The
             pages are given back where they were opened (`reading_together`).
-        planned: files that are read as a plan will leave them (`storage.planned.PlannedFile`), by their paths; None:
-            deleted.
+        planned: files that are read as a plan will leave them.
     """
 
     keeps_cache: bool = True
     limit: ReadLimit | None = None
     gives_way: bool = False
     held: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
-    planned: Mapping[str, Any] = field(default_factory=dict)
+    planned: PlannedPaths | PlannedLayers = field(default_factory=PlannedPaths)
 
 
 READING: Final = _Reading()

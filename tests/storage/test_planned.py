@@ -20,6 +20,7 @@ from kafkalog_core.storage.planned import (
     planned_files,
     real_slices,
 )
+from kafkalog_core.storage.reading import PlannedPaths
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def test_bytes_in_place_of_others(old: Path) -> None:
 
 def test_new_and_deleted_files_in_every_listing(old: Path) -> None:
     new = str(old.parent / "b")
-    files = {str(old): None, new: as_new(new, Pieces((b"new",)), old.stat(), 5_000_000_000)}
+    files = PlannedPaths({str(old): None, new: as_new(new, Pieces((b"new",)), old.stat(), 5_000_000_000)})
+    files = pickle.loads(pickle.dumps(files))  # noqa: S301 -- our own, as another process gets them
     with planned_files(files):
         listing = list_directory(str(old.parent))
         assert [(each.name.raw, each.size_bytes, each.mtime_ns) for each in listing.files] == [("b", 3, 5_000_000_000)]
@@ -71,7 +73,10 @@ def test_files_that_are_planned_upon_planned_files(old: Path) -> None:
     with planned_files(first):
         second = PlannedFiles()
         second.patch(str(old), 93, [Patch(3, 5, b"_")])
+        second.write(str(old.parent / "c"), b"new", like=str(old))
         with planned_files(second):
+            names = [each.name.raw for each in list_directory(str(old.parent)).files]
+            assert names == [old.name, "c"]
             assert read(old)[:6] == b"ten_" + bytes([12, 13])
             pieces = real_slices(Pieces((FileSlice(str(old), 2, 6),)))
     assert pieces == Pieces((b"n", b"_", FileSlice(str(old), 12, 14)))

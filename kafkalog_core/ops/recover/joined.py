@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, parse_file_name
 from kafkalog_core.storage.changing.changes import status_of
 from kafkalog_core.storage.planned import FileSlice, Pieces, as_new, planned_files, real_slices
+from kafkalog_core.storage.reading import PlannedPaths
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.storage.changing.changes import Stage
-    from kafkalog_core.storage.planned import PlannedFile
 
 __all__ = ["JoinedChange", "JoinedStage"]
 
@@ -69,7 +69,7 @@ class JoinedStage:
         self._spool = None if spool is None else f"{spool}/{os.getpid()}-{id(self)}"
         self._now_ns = now_ms * 1_000_000
         self._changes: dict[str, JoinedChange] = {}
-        self._planned: dict[str, PlannedFile | None] = {}
+        self._planned = PlannedPaths()
 
     @property
     def changes(self) -> tuple[JoinedChange, ...]:
