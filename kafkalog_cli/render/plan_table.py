@@ -328,10 +328,15 @@ def _undoing(plan: Row) -> str:
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 SHOWN_WHYS: Final = 2
+_MOST_ALIKE: Final = 3
+"""So many partitions that get the same have a row each."""
 
 
 def _lines_of(sheet: PlanRows) -> Iterator[PartitionLine]:
-    """Yield a row for each partition, and for each file outside partitions: those with losses first."""
+    """Yield a row for each partition, and for each file outside partitions: those with losses first.
+
+    Many partitions that get the same without a change of a log have one row: damaged ones are seen between them.
+    """
     places: dict[str, list[Row]] = {}
     for row in sheet.changes:
         path = str(row["file"])
@@ -339,14 +344,22 @@ def _lines_of(sheet: PlanRows) -> Iterator[PartitionLine]:
     losses: dict[str, list[Row]] = {}
     for row in sheet.losses:
         losses.setdefault(os.path.dirname(str(row["file"])), []).append(row)
-    for place in sorted(places, key=lambda place: place not in losses):
-        changes, lost = places[place], losses.get(place, [])
-        freed = _freed_bytes(changes)
+    command = str(sheet.plan["command"])
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for place, changes in places.items():
+        is_alone = place in losses or changes[0].get("topic") is None or any(map(_is_log, changes))
+        key = (place,) if is_alone else (_acts_on(changes, command), _whys(changes))
+        alike.setdefault(key, []).append(place)
+    rows = [group for each in alike.values() for group in ([each] if len(each) > _MOST_ALIKE else zip(each))]
+    for row_places in sorted(rows, key=lambda row: row[0] not in losses):
+        place, more = row_places[0], len(row_places) - 1
+        lost = losses.get(place, [])
+        freed = sum(_freed_bytes(places[each]) for each in row_places)
         yield PartitionLine(
-            os.path.basename(place),
-            _acts_on(changes, str(sheet.plan["command"])),
+            os.path.basename(place) + (f" and {more:,} more" if more else ""),
+            _acts_on(places[place], command) + (" each" if more else ""),
             NONE if not freed else f"{'frees' if freed > 0 else 'adds'} {human_bytes(abs(freed))}",
-            why=_whys(changes),
+            why=_whys(places[place]),
             note="" if sheet.verdict is not None else " ".join(map(_loss_sentence, lost)),
             style="bold red" if lost else "",
         )
