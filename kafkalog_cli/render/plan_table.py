@@ -328,7 +328,7 @@ def _undoing(plan: Row) -> str:
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 SHOWN_WHYS: Final = 2
-_MOST_ALIKE: Final = 3
+_MOST_ALIKE: Final = 10
 """So many partitions that get the same have a row each."""
 
 
