@@ -51,13 +51,16 @@ _COLUMNS: Final = (
 
 
 class VerdictTable(SummaryTable[PartitionVerdict | PlaceVerdict]):
-    """A table of the partitions that are not clean; clean ones and findings of severity info are only counted."""
+    """A table of the partitions that are not clean; clean ones and findings of severity info are only counted.
+
+    Partitions with damaged logs come first, then those with other errors: on a disk of thousands not all have a row.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._is_solid = draws_blocks(self.console)
         self._states: dict[str, int] = {}
-        self._rows: list[Mapping[str, object]] = []
+        self._rows: tuple[list[Mapping[str, object]], ...] = ([], [], [])
         self._infos = 0
 
     def write(self, verdict: PartitionVerdict | PlaceVerdict) -> None:
@@ -68,15 +71,17 @@ class VerdictTable(SummaryTable[PartitionVerdict | PlaceVerdict]):
             return
         state = state_of(verdict)
         self._states[state] = self._states.get(state, 0) + 1
-        if state != "clean" and len(self._rows) < KEPT_PARTITIONS:
-            self._rows.append(partition_row(verdict) | {"maps": self._maps(verdict)})
+        maps = self._maps(verdict)
+        rows = self._rows[2 if state != "damaged" else 0 if maps else 1]
+        if state != "clean" and len(rows) < KEPT_PARTITIONS:
+            rows.append(partition_row(verdict) | {"maps": maps})
 
     def body(self, summary: Mapping[str, object]) -> list[Text]:
         """Return the table of partitions, with a map of each damaged segment."""
         del summary
         return table_lines(
             _COLUMNS,
-            self._rows,
+            [row for rows in self._rows for row in rows][:KEPT_PARTITIONS],
             self.width,
             noun="partition",
             count=sum(count for state, count in self._states.items() if state != "clean"),

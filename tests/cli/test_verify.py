@@ -109,6 +109,13 @@ def test_more_partitions_than_are_shown_are_counted(healthy, damaged, tmp_path, 
     assert "... and 2 more partitions: --output ndjson has them all" in text
 
 
+def test_damaged_logs_are_shown_before_anything_else(suspicious, damaged, monkeypatch):
+    monkeypatch.setattr("kafkalog_cli.render.verdict_table.KEPT_PARTITIONS", 1)
+    text = run("--output", "table", suspicious, damaged).stdout
+    assert text.splitlines()[1].startswith(f"{damaged.name} ")
+    assert "... and 1 more partition: --output ndjson has them all" in text
+
+
 def test_a_warning_ends_with_4_where_it_is_to(suspicious):
     result = run("--output", "ndjson", suspicious)
     assert result.exit_code == 0
