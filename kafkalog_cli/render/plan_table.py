@@ -329,7 +329,7 @@ def _undoing(plan: Row) -> str:
 # --- rows -------------------------------------------------------------------------------------------------------------
 SHOWN_WHYS: Final = 2
 _MOST_ALIKE: Final = 10
-"""So many partitions that get the same have a row each."""
+"""Up to this number, partitions that get the same have a row each."""
 
 
 def _lines_of(sheet: PlanRows) -> Iterator[PartitionLine]:

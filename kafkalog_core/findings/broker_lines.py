@@ -110,6 +110,8 @@ _IDENTITY: Final = re.compile(
     r"\[(?P<writer>\w+) (?:partition=)?(?P<partition>[^,\]\s=]+-\d+)(?:, dir=(?P<dir>[^\]]+))?\]"
 )
 """What Kafka's LogContext writes before a message: `[UnifiedLog partition=t-0, dir=/d]`, `[LeaderEpochCache t-0]`."""
+_PARTITION: Final = r"\[[\w.-]+,\s?\d+\]|[\w.:,-]+"
+"""A topic and partition, `t-0`, `[t,0]` or after a topic id, or the name of its directory: without a space."""
 _TOPIC_ID: Final = re.compile(r"[\w-]{22}:")
 """Before a topic and partition, as TopicIdPartition.toString writes it."""
 _OLD_PARTITION: Final = re.compile(r"\[?(?P<topic>[\w.-]+),\s?(?P<number>\d+)\]?")
@@ -196,6 +198,8 @@ def _compiled(wording: str, message: BrokerMessage) -> _Wording:
 def _group(name: str, *, is_last: bool) -> str:
     if name in NUMBERS:
         return r"-?\d+"
+    if name == "partition":
+        return _PARTITION
     start = r"(?=\S*[/\\])" if name == "path" else ""  # of a file, which is always in a directory
     return start + (".*" if is_last else ".*?")
 

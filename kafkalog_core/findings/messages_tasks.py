@@ -28,6 +28,18 @@ TASKS: Final = (
         (),
         _VERIFY,
     ),
+    # Utils.flushFileIfExists, of a roll, whose flush of the snapshot comes later
+    BrokerMessage(
+        "broker.flushed-file-gone",
+        "info",
+        ("Failed to flush file {path}",),
+        "The broker was to flush {path}, which was deleted meanwhile.",
+        "A truncation, a deletion of segments or of the topic took the file away after the log was rolled.",
+        "Goes on: a missing file needs no flush.",
+        "Nothing needs to be done, if it is one of a few lines. If it repeats, look at what truncates the log.",
+        (),
+        ("kafkalog dump --segments {place}",),
+    ),
     # LogCleanerManager.resumeCleaning, abortAndPauseCleaning
     BrokerMessage(
         "broker.cleaner-not-paused",

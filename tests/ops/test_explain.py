@@ -181,6 +181,11 @@ def test_every_message_has_a_line() -> None:
             {"path": f"{DELETED}/5.log", "position": "7"},
             f"kafkalog dump --resync {DELETED}/5.log",
         ),
+        (
+            "Truncating partition t-0 with TruncationState(offset=7, completed=true) due to local high watermark 0",
+            {"partition": "t-0", "offset": "7"},
+            "kafkalog dump --segments LOG_DIR/t-0",
+        ),
     ],
 )
 def test_what_a_line_names_is_filled_in(line: str, values: dict[str, str], command: str) -> None:
