@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = [
+    "RefusedMetadata",
     "coordinator_findings",
     "coordinator_loads",
     "limit_findings",
-    "metadata_findings",
     "metadata_loads",
-    "setting_findings",
+    "refused_metadata",
 ]
 
 _SHOWN: Final = 3
@@ -55,28 +55,27 @@ def metadata_loads(
     return loads
 
 
-def setting_findings(places: Iterable[PartitionPath], release: Release) -> Iterator[Finding]:
-    """Yield the settings in a metadata log that the release does not accept, one for each log."""
-    return _metadata_findings(places, release, of_settings=True)
+class RefusedMetadata(NamedTuple):
+    """What a release does not accept of a metadata log: one finding for each log; `settings`: those about a setting."""
+
+    settings: tuple[Finding, ...]
+    others: tuple[Finding, ...]
 
 
-def metadata_findings(places: Iterable[PartitionPath], release: Release) -> Iterator[Finding]:
-    """Yield what else of a metadata log the release does not accept, apart from what verify finds for every release."""
-    return _metadata_findings(places, release, of_settings=False)
-
-
-def _metadata_findings(places: Iterable[PartitionPath], release: Release, *, of_settings: bool) -> Iterator[Finding]:
+def refused_metadata(places: Iterable[PartitionPath], release: Release) -> RefusedMetadata:
+    """Return what the release does not accept of metadata logs, apart from what verify finds for every release."""
+    settings: list[Finding] = []
+    others: list[Finding] = []
     for path, (load,) in metadata_loads(places, [release]).items():
         # verify finds a snapshot that is missing and a batch without records
         if load is None or load.stop is None or load.stop.path == path or load.stop.reason == NO_RECORD:
-            continue
-        if (load.stop.setting is not None) is not of_settings:
             continue
         stop = load.stop
         finding = found("metadata-log.refused", stop.path, offset=stop.offset, release=release, why=stop.reason)
         if os.path.dirname(stop.path) != path:  # bootstrap.checkpoint is at the top of the log directory
             finding = replace(finding, next_step="kafkalog preflight {parent} --compat")
-        yield finding
+        (others if stop.setting is None else settings).append(finding)
+    return RefusedMetadata(tuple(settings), tuple(others))
 
 
 def coordinator_loads(

@@ -21,8 +21,7 @@ from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
 from kafkalog_core.ops.preflight.further import (
     coordinator_findings,
     limit_findings,
-    metadata_findings,
-    setting_findings,
+    refused_metadata,
 )
 from kafkalog_core.ops.preflight.metadata_log import MetadataLog
 from kafkalog_core.ops.preflight.partition_starts import PartitionStart, total_of, with_findings
@@ -288,9 +287,9 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
     _check_one_broker(directories)
     contexts = _of_one_release([read_context(each, request.kafka, request.now_ms) for each in directories])
     release = contexts[0].release
-    refused = {each.root: tuple(setting_findings(each.partitions, release)) for each in directories}
-    if any(refused.values()):
-        return _of_refused(contexts, refused)
+    refused = {each.root: refused_metadata(each.partitions, release) for each in directories}
+    if any(each.settings for each in refused.values()):
+        return _of_refused(contexts, {root: each.settings for root, each in refused.items()})
     readers = StartReaders(
         {
             place.path: StartReader(place, context.target.root, context.facts(place.name, as_loaded=True))
@@ -303,7 +302,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
     findings = {
         context.target.root: (
             *_with_strays(reader.findings_of(context.target.root), context),
-            *metadata_findings(context.target.partitions, release),
+            *refused[context.target.root].others,
         )
         for context in contexts
     }
