@@ -132,9 +132,13 @@ class _Comparison:
         self._stack = stack
         self._problems: list[str] = []
         self._now = read_logs(request.targets, request.kafka, request.now_ms, progress.advance)
-        self._planned = {plan.root: self._plan(plan) for plan in request.plans}
         replica = request.replica
         self._replica = read_logs(replica, request.kafka, request.now_ms, progress.advance) if replica else []
+        places = {place for logs in (*self._now, *self._replica) for place in logs.places}
+        self._offset_places = sorted(place for place in places if place[0] == OFFSETS_TOPIC)
+        if not self._offset_places:  # asked first: a plan of a large disk takes minutes
+            raise RefusedError(_no_offsets(request))
+        self._planned = {plan.root: self._plan(plan) for plan in request.plans}
 
     def _plan(self, plan: StoredPlan) -> Logs:
         """Return the logs that a plan would leave."""
@@ -145,8 +149,7 @@ class _Comparison:
 
     def impacts(self) -> Impacts:
         """Compare all groups."""
-        places = {place for logs in (*self._now, *self._replica) for place in logs.places}
-        before, after = self._offsets(place for place in places if place[0] == OFFSETS_TOPIC)
+        before, after = self._offsets()
         self._check_groups(before.offsets.keys() | after.offsets.keys())
         commits: dict[TopicPartition, list[Commit]] = {}
         for commit in self._commits(before, after):
@@ -213,21 +216,17 @@ class _Comparison:
         return own, planned.after_start(place) if place in planned.places else own
 
     # --- committed offsets ----------------------------------------------------------------------------------------
-    def _offsets(self, places: Iterable[TopicPartition]) -> tuple[GroupOffsets, GroupOffsets]:
+    def _offsets(self) -> tuple[GroupOffsets, GroupOffsets]:
         """Return what groups have committed, as it is and afterwards."""
         before, after = GroupOffsets(), GroupOffsets()
-        is_found = False
-        for place in sorted(places):
+        for place in self._offset_places:
             both = self._both(place)
             if both is None:
                 continue
-            is_found = True
             now, then = both
             found = self._read(now)
             before.absorb(found)
             after.absorb(found if _is_same(now, then) else self._read(then))
-        if not is_found:
-            raise RefusedError(_no_offsets(self._request))
         return before, after
 
     def _read(self, log: Log) -> GroupOffsets:
