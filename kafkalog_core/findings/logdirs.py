@@ -375,7 +375,8 @@ CHECKPOINTS: Final = {
     "epochs.missing": FindingType(
         "error",
         "The partition has no leader-epoch-checkpoint, but its batches have leader epochs.",
-        "Creates an empty one. A follower without leader epochs truncates its log at its high watermark.",
+        "Creates one with the leader epochs of the segments that it recovers, which are none after a clean shutdown. A "
+        "follower without leader epochs truncates its log at its high watermark.",
         "Stop the broker and run kafkalog recover, which creates the file from the leader epochs of the batches.",
         "Every broker since 0.11 creates this file with the partition.",
         next_step=RECOVER,
@@ -383,7 +384,8 @@ CHECKPOINTS: Final = {
     "epochs.cut": FindingType(
         "error",
         "The leader-epoch-checkpoint ends after its version, but the log has leader epochs.",
-        "Reads it as empty. A follower without leader epochs truncates its log at its high watermark.",
+        "Reads it as empty, and adds the leader epochs of the segments that it recovers, which are none after a clean "
+        "shutdown. A follower without leader epochs truncates its log at its high watermark.",
         "Stop the broker and run kafkalog recover, which takes the leader epochs from the batches.",
         "The file that a broker writes always has a second line, the number of entries.",
     ),

@@ -114,9 +114,11 @@ def _with_ways(command: str, report: PlanReport, request: PlanRequest) -> PlanRe
 
 
 def _beyond_recover(finding: Finding) -> Finding:
-    if finding.next_step not in RECOVERS:
-        return finding
     cure = None if finding.cure is None else finding.cure.replace(REPAIRED, LEFT_BY_RECOVER)
+    if cure is not None and "kafkalog recover" in cure:
+        cure = "Recover leaves it as it is."
+    if finding.next_step not in RECOVERS:
+        return replace(finding, cure=cure)
     return replace(finding, cure=cure, next_step=AS_BROKER if finding.code.startswith(_IN_LOGS) else None)
 
 

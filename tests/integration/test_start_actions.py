@@ -149,3 +149,30 @@ async def _make(broker: Broker, topic: str) -> None:
     async with clients.admin_of(broker) as admin:
         await admin.create_topics([clients.NewTopic(topic, 1, 1)])
     await clients.send_everything(broker, random.Random(topic), topic, 3)
+
+
+# --- leader epochs ----------------------------------------------------------------------------------------------------
+def test_leader_epochs_without_their_file(own_broker: Broker) -> None:
+    """The metadata log gets all of them back at every start, other logs those of the segments that are recovered."""
+    broker = own_broker
+    metadata, topic = (
+        broker.log_dir / name / "leader-epoch-checkpoint" for name in ("__cluster_metadata-0", f"{TOPIC}-0")
+    )
+    asyncio.run(clients.create_topic(broker, TOPIC, {}))
+    asyncio.run(clients.send_everything(broker, random.Random(0), TOPIC, 20))
+    broker.stop()
+    kept = metadata.read_text().splitlines()[2:]
+    assert topic.read_text().splitlines()[2] == "0 0"
+    metadata.unlink()
+    topic.unlink()
+    found = [row["file"] for row in run("verify", broker.log_dir).rows if row.get("code") == "epochs.missing"]
+    assert found == [str(topic)]
+    broker.start()
+    assert metadata.read_text().splitlines()[2:][: len(kept)] == kept
+    assert "\n0 " not in topic.read_text()
+    asyncio.run(clients.send_everything(broker, random.Random(1), TOPIC, 20))
+    broker.kill()
+    epoch = topic.read_text().splitlines()[-1].split()[0]
+    topic.unlink()
+    broker.start()
+    assert f"\n{epoch} " in topic.read_text()

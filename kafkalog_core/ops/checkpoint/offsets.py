@@ -31,7 +31,7 @@ from kafkalog_core.format.checkpoint import (
     parse_epoch_entry,
     parse_offset_entry,
 )
-from kafkalog_core.format.names import DirectoryState, FileKind, fixed_file_name
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import EpochText, read_epochs
@@ -356,7 +356,8 @@ def _findings(file: EntryFile, text: EpochText | None, extent: Extent | None) ->
     """Return what is wrong with the file itself, and with its entries after the log end offset."""
     has_epochs = extent is not None and extent.is_v2
     if text is None:
-        if not has_epochs or exists(file.path):
+        # A broker recovers all of the metadata log at every start, and with it the leader epochs
+        if not has_epochs or exists(file.path) or file.topic == METADATA_TOPIC:
             return ()
         return (found("epochs.missing", file.path, topic=file.topic, partition=file.partition),)
     findings = list(text.findings)

@@ -188,10 +188,12 @@ def _missing_texts(partition: Partition, context: PartitionContext, formats: Col
     if partition.name.state is not DirectoryState.CURRENT or not any(s.size_bytes for s in partition.segments):
         return
     kinds = {file.name.kind for file in partition.metadata_files if file.name.state is FileState.LIVE}
-    if FileKind.LEADER_EPOCH not in kinds and "v2" in formats and _is_a_brokers(partition, context):
+    is_metadata = partition.topic == METADATA_TOPIC  # recovered as a whole at every start, with its leader epochs
+    has_epochs = "v2" in formats and not is_metadata and _is_a_brokers(partition, context)
+    if FileKind.LEADER_EPOCH not in kinds and has_epochs:
         yield found("epochs.missing", f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}")
     # Every topic of a cluster with KRaft has an id (KIP-516).
-    if FileKind.PARTITION_METADATA not in kinds and context.is_kraft and partition.topic != METADATA_TOPIC:
+    if FileKind.PARTITION_METADATA not in kinds and context.is_kraft and not is_metadata:
         yield found("partition-metadata.missing", f"{partition.path}/{fixed_file_name(FileKind.PARTITION_METADATA)}")
 
 

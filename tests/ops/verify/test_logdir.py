@@ -399,6 +399,13 @@ def test_missing_small_files(tmp_path: Path, name: str, code: str) -> None:
     assert brief(find(directory)) == [Found("error", code, name, None)]
 
 
+def test_a_metadata_log_needs_no_file_of_its_epochs(tmp_path: Path) -> None:
+    directory = write_log_dir(tmp_path / "a")
+    write_partition(directory / "__cluster_metadata-0")
+    (directory / "__cluster_metadata-0" / "leader-epoch-checkpoint").unlink()
+    assert "epochs.missing" not in {item.code for item in find(directory)}
+
+
 def test_a_bare_partition_is_not_a_brokers(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(bytes(100))
