@@ -196,6 +196,8 @@ def _compiled(wording: str, message: BrokerMessage) -> _Wording:
 def _group(name: str, *, is_last: bool) -> str:
     if name in NUMBERS:
         return r"-?\d+"
+    if name == "partition":  # without spaces, but for the form `[topic, 0]`; else it takes words of another wording
+        return r"(?:\[[^\]]*\]|\S+)" if is_last else r"(?:\[[^\]]*\]|\S+?)"
     start = r"(?=\S*[/\\])" if name == "path" else ""  # of a file, which is always in a directory
     return start + (".*" if is_last else ".*?")
 

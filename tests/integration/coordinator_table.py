@@ -146,9 +146,7 @@ def _loaded(broker: Broker) -> dict[tuple[str, int], Seen]:
         place, is_group = (topic, number), topic == GROUPS_TOPIC
         own = frozenset(each for each in listing.groups if partition_of_name(each, len(GROUP_CASES)) == number)
         answer = listing.answers.get(case_group(number, "g"), "") if is_group else ""
-        found[place] = Seen(
-            place in stopped, offsets.get(place), own if is_group else None, ids.get(place), answer
-        )
+        found[place] = Seen(place in stopped, offsets.get(place), own if is_group else None, ids.get(place), answer)
     return found
 
 

@@ -200,9 +200,7 @@ _GROUPS: Final[_Cases] = {
     "a record of an unknown type": lambda case: case.commit().add(_UNKNOWN).commit("later"),
     "a record without a key": lambda case: case.commit().add((None, b"\0\0x")),
     "a wrong checksum": lambda case: case.commit().commit("damaged").commit("after").spoil(V2_CRC),
-    "a length beyond the end of the file": lambda case: (
-        case.commit().commit("damaged").commit("after").spoil(_LENGTH)
-    ),
+    "a length beyond the end of the file": lambda case: case.commit().commit("damaged").commit("after").spoil(_LENGTH),
 }
 _TRANSACTIONS: Final[_Cases] = {
     "transactions of version 0": lambda case: case.transaction("one").transaction("two"),

@@ -303,10 +303,10 @@ class BatchCursor:
     def _read(self, segments: Iterable[Segment]) -> Generator[_Piece | Flaw, None, None]:
         previous = -1
         with_logs = [segment for segment in segments if segment.log is not None]
-        limits = [*(each.base_offset for each in with_logs[1:]), MAX_INT64]
-        for segment, limit in zip(with_logs, limits, strict=True):
+        following = [*(each.base_offset for each in with_logs[1:]), MAX_INT64]
+        for segment, next_base in zip(with_logs, following, strict=True):
             path, reached = segment.files[0].path, 0
-            limit = min(limit, segment.base_offset + MAX_INT32 + 1)  # no index holds an offset above that
+            limit = min(next_base, segment.base_offset + MAX_INT32 + 1)  # no index holds an offset above that
             try:
                 with Source.open(path) as source:
                     for item in scan(source, base_offset=segment.base_offset, options=self._options):

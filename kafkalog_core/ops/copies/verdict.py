@@ -400,7 +400,7 @@ def reason(reads: Sequence[Read], verdict: ReplicaVerdict, assigned: Assigned | 
         )
     if verdict.lost is not None or lacks.damaged:
         line = shell_line(["kafkalog", "recover", "--only-copy", keep.copy.place.path])
-        parts.append(f"Then, as no follower can fetch a damaged batch of this copy, excise it before the brokers start: {line}")
+        parts.append(f"No follower can fetch a damaged batch of this copy: excise it before the brokers start: {line}")
     return " ".join(parts)
 
 
@@ -501,8 +501,8 @@ def _of_divergent(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -
     node_id = reads[verdict.keep].copy.place.node_id
     leader = f"broker {node_id}" if node_id else "the broker of the copy to keep"
     return (
-        f"Its broker truncates it at offset {truncated_to} and fetches the rest again once {leader} leads: {first}start "
-        f"{leader} first, and this one when it leads."
+        f"Its broker truncates it at offset {truncated_to} and fetches the rest again once {leader} leads: "
+        f"{first}start {leader} first, and this one when it leads."
     )
 
 
