@@ -136,6 +136,9 @@ def _loaded(broker: Broker) -> dict[tuple[str, int], Seen]:
             break
         time.sleep(0.2)
     assert wanted <= stopped | ended, f"not loaded: {sorted(wanted - stopped - ended)}\n{output[-3000:]}"
+    # On a busy machine a leader may be elected again during a load, which then begins again; a coordinator of
+    # transactions has both lines where it stops
+    stopped -= {place for place in ended if place[0] == GROUPS_TOPIC}
     time.sleep(1)
     offsets = {(GROUPS_TOPIC, int(number)): int(offset) for number, offset in _AT.findall(broker.output)}
     ids = {(TRANSACTIONS_TOPIC, int(number)): int(count) for count, number in _IDS.findall(output)}
