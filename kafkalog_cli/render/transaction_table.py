@@ -245,6 +245,12 @@ def _listed(row: Mapping[str, object]) -> str:
     return {True: "yes", False: "NO"}.get(row.get("is_listed"), NONE)  # type: ignore[call-overload,no-any-return]
 
 
+def _transactions_of(rows: Sequence[Mapping[str, object]]) -> str:
+    """Return the first of these transactions, the worst, and how many there are, as a noun."""
+    first = min(rows, key=lambda row: KINDS.index(str(row["kind"])))
+    return f"the transaction of {_who(first)}" + (f" and {len(rows) - 1} more" if rows[1:] else "")
+
+
 def _verdict(found: TransactionsFound) -> tuple[str, str]:
     """Return the first line, and its style."""
     chosen = [row for row in found.held if row["is_chosen"]] or list(found.held)
@@ -256,9 +262,7 @@ def _verdict(found: TransactionsFound) -> tuple[str, str]:
     kind = min((str(row["kind"]) for row in (*chosen, *of_ids)), key=KINDS.index)
     style = _STYLES.get(kind, "bold")
     if not chosen:
-        first = min(of_ids, key=lambda row: KINDS.index(str(row["kind"])))
-        more = f" and {len(of_ids) - 1} more" if of_ids[1:] else ""
-        return f"{_HEADS[kind]}: the transaction of {_who(first)}{more}, but no partition here is held back", style
+        return f"{_HEADS[kind]}: {_transactions_of(of_ids)}, but no partition here is held back", style
     worst = min(chosen, key=lambda row: (KINDS.index(str(row["kind"])), -number(row, "waiting_records")))
     place = f"{plain(worst['topic'])}-{worst['partition']}"
     what = f"{place} is held back at offset {worst['last_stable_offset']} by {_who(worst)}"
@@ -266,7 +270,9 @@ def _verdict(found: TransactionsFound) -> tuple[str, str]:
     waiting = f"{count_of(count, 'record')} {'waits' if count == 1 else 'wait'}"
     age_ms = found.now_ms - number(worst, "start_time_ms" if worst.get("start_time_ms") else "first_timestamp_ms")
     since = f", open for {duration(age_ms)}" if worst.get("start_time_ms") and age_ms >= 0 else ""
-    text = f"{_HEADS[kind]}: {what}{since}; {waiting} there"
+    later = [row for row in of_ids if row["kind"] == kind] if worst["kind"] != kind else []
+    first = f"{_transactions_of(later)}, after others that are open; " if later else ""
+    text = f"{_HEADS[kind]}: {first}{what}{since}; {waiting} there"
     if chosen[1:]:
         others = Counter(str(row["kind"]) for row in chosen if row is not worst)
         counts = ", ".join(f"{count} {other}" for other, count in others.most_common())

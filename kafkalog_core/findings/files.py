@@ -55,8 +55,8 @@ FILES: Final = {
         "Producer {producer} has had a transaction open since offset {offset}.",
         "Waits for its marker: read_committed consumers read nothing after it, and the log cleaner does not clean "
         "there.",
-        "Its coordinator aborts it when its timeout has passed. If it is open still, and the producer no longer runs, "
-        "abort it when the broker is running: kafka-transactions.sh abort.",
+        "Run kafkalog transactions on the log directories of all brokers: it shows who ends the transaction and when "
+        "or, if it hangs, the command that aborts it.",
         "A transaction that is neither committed nor aborted in this log. It may still be running, or it hangs.",
     ),
     "txn.undecided": FindingType(

@@ -139,6 +139,19 @@ METADATA: Final = (
         ("quorum-state",),
         ("kafkalog verify {log_dir}",),
     ),
+    # KafkaRaftLog.truncateToEndOffset, in a node that runs
+    BrokerMessage(
+        "broker.metadata-truncation-refused",
+        "error",
+        ("The leader requested truncation to offset {offset}, which is below the current high watermark",),
+        "The leader of the metadata log ends at offset {offset}, before what this node has of it as committed.",
+        "The controllers have lost the end of their metadata log: by an older copy of a disk, or by a forced quorum.",
+        "Ends its process.",
+        "Compare the metadata logs before this node starts again: it truncates its own then. To keep what it has, move "
+        "its __cluster_metadata-0 away first.",
+        ("metadata-log",),
+        ("kafkalog quorum {log_dir} CONTROLLER_LOG_DIR",),
+    ),
     BrokerMessage(
         "broker.metadata-batch-empty",
         "error",

@@ -230,17 +230,19 @@ class _Seeker:
             # known already.
             beside = () if self._request.kafka is not None else other_dirs(log.unit.log_dir, self._named_dirs, {})
             guess = self._releases[path] = infer_release(path, kafka=self._request.kafka, beside=beside)
+        bounds = None if log.is_file else self._checkpoints.bounds(log.unit, guess.release)
         trace = Trace()
         trace.add("release", f"the rules of {guess.describe()}", release=str(guess.release))
         with PartitionLookup(
             log.segments,
             is_v07=log.is_v07,
-            log_start_offset=None if log.is_file else self._checkpoints.log_start_offset(log.unit, guess.release),
+            log_start_offset=None if bounds is None else bounds.local_start,
             has_warm_section=fetch_rules(guess.release).has_warm_section,
             is_based=log.is_based,
             options=self._options,
         ) as lookup:
             search = _Search(self._request, log, guess, lookup, trace)
+            search.remote = "" if bounds is None else bounds.remote_part
             answers = search.answers()
             differences = search.differences(answers[0])
             answers = [search.matching(answer, self._request.filters) for answer in answers]
@@ -364,6 +366,7 @@ class _Search:
         self.log = log
         self.lookup = lookup
         self.trace = trace
+        self.remote = ""
         self._question = request.question
         self._now_ms = request.now_ms
         self._release = guess.release
@@ -420,7 +423,8 @@ class _Search:
         record = None if located is None else located.record
         if offset >= start_offset and located is not None and record is not None:
             if record.offset == offset:
-                return _Answer(outcome="found", record=record, fetch=located.batch)
+                detail = self.remote if self._question.kind == "earliest" else ""
+                return _Answer(outcome="found", record=record, fetch=located.batch, detail=detail or None)
             detail = self._other_offset(record, offset)
             return _Answer(outcome="next", record=record, fetch=located.batch, detail=detail)
         end, _ = lookup.log_end(self.trace)
@@ -432,6 +436,8 @@ class _Search:
             detail = f"this {log} has no offset"
             if start_offset < end:
                 detail = f"offsets of this {log} are {start_offset} to {end - 1}"
+            if offset < start_offset and self.remote:
+                detail += f", and {self.remote}"
             # Retention by DeleteRecords raises the log start offset before it deletes segments (KIP-107), so the
             # records are still on disk.
             if offset < start_offset and record is not None and record.offset < start_offset:

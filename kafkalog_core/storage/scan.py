@@ -475,7 +475,7 @@ class Scanner:
         size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))
         limit = self._options.max_batch_bytes
         if self._position + size > self._end or not self._framing_holds(self._position + size):
-            return self._lost("bad-length", f"its length field gives {size} bytes, over the limit of {limit}")
+            return self._lost("bad-length", f"its length field gives {size} bytes in all, over the limit of {limit}")
         return self._step_over(
             size, "over-limit", f"a batch of {size} bytes, over the limit of {limit} (--max-batch-bytes)"
         )
@@ -494,10 +494,8 @@ class Scanner:
             return self._zero_filled(rest)
         found = self._search.find(self._position + 1, self._end)
         if found is not None:
-            detail = (
-                f"its length field gives {needed} bytes, past the end of the file, but a whole batch starts at {found}"
-            )
-            return self._lost("bad-length", detail, found=found)
+            detail = f"its length field gives {needed} bytes in all, past the end of the file"
+            return self._lost("bad-length", f"{detail}, but a whole batch starts at {found}", found=found)
         return self._step_over(rest, "torn-tail", f"{rest} bytes of a batch of {needed}: {APPEND_CUT}")
 
     def _zero_filled(self, zeros: int) -> Damage:

@@ -53,7 +53,7 @@ def _starts(path: Path) -> tuple[dict[str, int], LoadResult]:
     places = [place for copies in places_of([target])[0].values() for place in copies]
     found = {
         "bounds": log_bounds(base, context, rules_of(release)).log_start.offset,
-        "look-ups": Checkpoints().log_start_offset(unit_of_partition(partition, str(path.parent)), release),
+        "look-ups": Checkpoints().bounds(unit_of_partition(partition, str(path.parent)), release).local_start,
     }
     if places:
         found["replicas"] = read_copy(places[0]).log_start

@@ -22,6 +22,7 @@ from kafkalog_core.kafka.rules.coordinator_rules import coordinator_rules
 from kafkalog_core.kafka.rules.partitioners import partition_of_name
 from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.kafka.sim.start.coordinators import GROUPS_TOPIC, load_coordinator
+from kafkalog_core.text import count_of
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 from tests.integration.listing import listed
 from tests.integration.release_matrix import QUIET
@@ -55,14 +56,15 @@ _ENDED: Final = {
     GROUPS_TOPIC: re.compile(r"Finished loading (?:of metadata from|offsets and group metadata from) (\S+)-(\d+)\b"),
     TRANSACTIONS_TOPIC: re.compile(r"Finished loading \d+ transaction metadata from (\S+)-(\d+)\b"),
 }
+_IDS: Final = re.compile(r"Finished loading (\d+) transaction metadata from \S+-(\d+)\b")
 _HEAD: Final = """What coordinators make of logs that releases load differently.
 
 By `python -m tests.integration.coordinator_table --table`.
 
 Each cell: `loads`, or `stops` where the broker's log has an error of the partition (`at N`: the offset that it names);
-the groups that a client then lists; of stopped partitions what a client is told that asks for the offsets of a group:
-`no offset`, or the error. kafkalog foretells whether it stops, where (if the broker says where), and the groups.
-Where that is not so, DIFFERS is added.
+the groups that a client then lists, or how many transactional ids the broker's log counts; of stopped partitions what a
+client is told that asks for the offsets of a group: `no offset`, or the error. kafkalog foretells whether it stops,
+where (if the broker says where), the groups, and the number. Where that is not so, DIFFERS is added.
 
 """
 
@@ -70,13 +72,15 @@ Where that is not so, DIFFERS is added.
 class Seen(NamedTuple):
     """What a broker made of one case: whether and where it stops, and the groups that clients list.
 
-    The groups of `__transaction_state` are None. `answer` is what it says of the committed offset of a group in a
+    The groups of `__transaction_state` are None, and so are the `ids` of `__consumer_offsets`: the number of
+    transactional ids that the broker's log counts. `answer` is what it says of the committed offset of a group in a
     partition whose load stopped.
     """
 
     stops: bool
     offset: int | None
     groups: frozenset[str] | None
+    ids: int | None
     answer: str
 
 
@@ -108,6 +112,7 @@ def _plant(broker: Broker) -> None:
                     path.unlink()
             (place / "leader-epoch-checkpoint").unlink(missing_ok=True)
             shutil.copy(_log(write_log, broker.work_dir / "made", number), place)
+            (place / f"{0:020}.index").touch()  # without one a start recovers the segment, and truncates it at damage
             shutil.rmtree(broker.work_dir / "made")
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
         (broker.log_dir / name).unlink()
@@ -131,8 +136,12 @@ def _loaded(broker: Broker) -> dict[tuple[str, int], Seen]:
             break
         time.sleep(0.2)
     assert wanted <= stopped | ended, f"not loaded: {sorted(wanted - stopped - ended)}\n{output[-3000:]}"
+    # On a busy machine a leader may be elected again during a load, which then begins again; a coordinator of
+    # transactions has both lines where it stops
+    stopped -= {place for place in ended if place[0] == GROUPS_TOPIC}
     time.sleep(1)
     offsets = {(GROUPS_TOPIC, int(number)): int(offset) for number, offset in _AT.findall(broker.output)}
+    ids = {(TRANSACTIONS_TOPIC, int(number)): int(count) for count, number in _IDS.findall(output)}
     groups = [case_group(number, "g") for topic, number in stopped if topic == GROUPS_TOPIC]
     listing = listed(broker.bootstrap, *groups)
     found = {}
@@ -140,7 +149,7 @@ def _loaded(broker: Broker) -> dict[tuple[str, int], Seen]:
         place, is_group = (topic, number), topic == GROUPS_TOPIC
         own = frozenset(each for each in listing.groups if partition_of_name(each, len(GROUP_CASES)) == number)
         answer = listing.answers.get(case_group(number, "g"), "") if is_group else ""
-        found[place] = Seen(place in stopped, offsets.get(place), own if is_group else None, answer)
+        found[place] = Seen(place in stopped, offsets.get(place), own if is_group else None, ids.get(place), answer)
     return found
 
 
@@ -159,15 +168,17 @@ def foretold(version: str, work: Path) -> dict[tuple[str, int], CoordinatorLoad]
 
 def differs(seen: Seen, load: CoordinatorLoad) -> bool:
     """Whether kafkalog is wrong."""
-    if seen.stops != (load.stop is not None):
+    if seen.stops != (load.stop is not None and not load.stop.is_silent):
         return True
     is_elsewhere = seen.offset is not None and load.stop is not None and seen.offset != load.stop.offset
-    return is_elsewhere or (seen.groups is not None and seen.groups != load.names)
+    found = seen.groups if seen.ids is None else seen.ids
+    return is_elsewhere or found not in {None, load.names, len(load.names)}
 
 
 def _cell(seen: Seen, load: CoordinatorLoad) -> str:
     at = "" if seen.offset is None else f" at {seen.offset}"
-    words = [f"stops{at}" if seen.stops else "loads", ", ".join(sorted(seen.groups or ())), seen.answer]
+    loaded = ", ".join(sorted(seen.groups or ())) if seen.ids is None else count_of(seen.ids, "transactional id")
+    words = [f"stops{at}" if seen.stops else "loads", loaded, seen.answer]
     return "; ".join(word for word in words if word) + (" DIFFERS" if differs(seen, load) else "")
 
 

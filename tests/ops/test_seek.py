@@ -94,6 +94,16 @@ def test_an_offset(orders: Path) -> None:
     }
 
 
+def test_what_is_before_the_segments_of_a_tiered_log_is_in_remote_storage(orders: Path) -> None:
+    """A real 4.3.1 broker served all 300 records of a log whose disk had the last 100: its checkpoint had offset 0."""
+    (orders / f"{0:020}.log").unlink()
+    (orders.parent / "log-start-offset-checkpoint").write_bytes(offset_checkpoint([("orders", 0, 3)]))
+    remote = "a broker serves offsets 3 to 19 from remote storage"
+    earliest, before = one(orders, "earliest"), one(orders, "offset", 12)
+    assert (earliest["offset"], earliest["detail"]) == (20, remote)
+    assert (before["outcome"], before["detail"]) == ("out-of-range", f"offsets of this log are 20 to 29, and {remote}")
+
+
 def test_an_offset_that_no_record_has(orders: Path) -> None:
     row = one(orders, "offset", 12)
     assert (row["outcome"], row["offset"], row["segment"]) == ("next", 20, "00000000000000000020.log")

@@ -42,11 +42,14 @@ def partition_record(partition: int, replicas: tuple[int, ...], number: int = 1)
     )
 
 
-def partition_change_record(partition: int, in_sync: tuple[int, ...], leader: int, number: int = 1) -> bytes:
-    """A PartitionChangeRecord of the ISR and the leader."""
-    nodes = _ints(in_sync)
-    fields = b"\2\0" + bytes([len(nodes)]) + nodes + b"\1\4" + struct.pack(">i", leader)
-    return b"\1\5\0" + struct.pack(">i", partition) + _id(number) + fields
+def partition_change_record(
+    partition: int, in_sync: tuple[int, ...], leader: int, number: int = 1, *, elr: tuple[int, ...] = ()
+) -> bytes:
+    """A PartitionChangeRecord of the ISR and the leader, and of eligible leader replicas, if there are any."""
+    nodes, eligible = _ints(in_sync), _ints(elr)
+    fields = b"\0" + bytes([len(nodes)]) + nodes + b"\1\4" + struct.pack(">i", leader)
+    fields = b"\3" + fields + b"\6" + bytes([len(eligible)]) + eligible if elr else b"\2" + fields
+    return b"\1\5" + (b"\2" if elr else b"\0") + struct.pack(">i", partition) + _id(number) + fields
 
 
 def registered_record(node: int, *directories: bytes, level: int | None = None) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog_core.format.layout import LOG_OVERHEAD, V2_CRC
 from kafkalog_core.kafka.rules.partitioners import partition_of_name
 from kafkalog_core.topics.group_records import encode_group, encoded
 from kafkalog_core.topics.modern_group_records import (
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUP_CASES", "TRANSACTION_CASES", "case_group"]
 
+_LENGTH: Final = 8  # after the base offset
 TOPIC_ID: Final = bytes(range(1, 17))
 _SUBSCRIPTION: Final = MemberSubscription(client_id="c", client_host="/127.0.0.1", topics=frozenset({"plain"}))
 
@@ -114,6 +116,15 @@ class _Case:
         fields |= {"current_state_timestamp": 1, "members": []}
         return self.commit().add((key, encoded("GroupMetadataValue", min(version, 4), version, fields)))
 
+    def spoil(self, byte: int) -> _Case:
+        """A wrong bit in the header of the second batch, which is the last change of the log."""
+        (file,) = self._log.path.glob("*.log")
+        data = bytearray(file.read_bytes())
+        second = LOG_OVERHEAD + int.from_bytes(data[_LENGTH:LOG_OVERHEAD], "big")
+        data[second + byte] ^= 0x40
+        file.write_bytes(data)
+        return self
+
     def tombstones(self, name: str, *parts: str) -> _Case:
         """Tombstones of a consumer group."""
         kind, group = CONSUMER_RECORDS, self.name(name)
@@ -188,12 +199,20 @@ _GROUPS: Final[_Cases] = {
     "a classic group of version 4": lambda case: case.group_of_version(4),
     "a record of an unknown type": lambda case: case.commit().add(_UNKNOWN).commit("later"),
     "a record without a key": lambda case: case.commit().add((None, b"\0\0x")),
+    "a wrong checksum": lambda case: case.commit().commit("damaged").commit("after").spoil(V2_CRC),
+    "a length beyond the end of the file": lambda case: case.commit().commit("damaged").commit("after").spoil(_LENGTH),
 }
 _TRANSACTIONS: Final[_Cases] = {
     "transactions of version 0": lambda case: case.transaction("one").transaction("two"),
     "a transaction of version 1": lambda case: case.transaction("one").transaction("two", 1).transaction("three"),
     "a transaction of version 2": lambda case: case.transaction("one").transaction("two", 2).transaction("three"),
     "a transaction of an unknown type": lambda case: case.transaction("one").add(_UNKNOWN).transaction("three"),
+    "transactions and a wrong checksum": lambda case: (
+        case.transaction("one").transaction("two").transaction("three").spoil(V2_CRC)
+    ),
+    "transactions and a length beyond the end of the file": lambda case: (
+        case.transaction("one").transaction("two").transaction("three").spoil(_LENGTH)
+    ),
 }
 
 

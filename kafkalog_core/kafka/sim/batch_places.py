@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.scan import ScanOptions
 
 __all__ = [
+    "GO_BACK",
     "Misplaced",
     "MisplacedBatches",
     "PlaceBounds",
@@ -56,6 +57,8 @@ __all__ = [
     "without",
 ]
 
+GO_BACK: Final = "offsets go back"
+"""How the detail of a batch ends whose offsets are below the expected one."""
 _NO_EPOCH: Final = -1
 _MOST_EPOCHS: Final = 20_000
 _MOST_ROUNDS: Final = 8
@@ -420,7 +423,7 @@ def _wrong_offsets(
 def _why_wrong(batches: _Batches, row: int, right: int, expected: int, bounds: PlaceBounds) -> str:
     first, last = batches.first[row], batches.last[row]
     if last < expected or first < expected:
-        return f"{_offsets(first, last)}, where {expected} or more was expected: offsets go back"
+        return f"{_offsets(first, last)}, where {expected} or more was expected: {GO_BACK}"
     if right < len(batches.position) and last >= batches.first[right]:
         return f"they end with {last}, but the next batch, at byte {batches.position[right]}, has lower ones"
     if bounds.next_base is not None and last >= bounds.next_base:

@@ -191,7 +191,7 @@ class LogCopy(Struct, frozen=True, kw_only=True):
     Args:
         place: its directory.
         partition: its files.
-        log_start_offset: the first offset that a broker serves.
+        log_start_offset: the first offset that a broker serves; that of a tiered log is below its first segment.
         log_end_offset: the offset after the last whole batch.
         leader_epoch: the latest that its checkpoint or its last batch has; -1: none.
         max_timestamp_ms: the largest of its last batches; -1: none.
@@ -230,7 +230,7 @@ def read_log_copy(place: PartitionCopy, release: Release) -> LogCopy:
     return LogCopy(
         place=place,
         partition=partition,
-        log_start_offset=bounds.local_start,
+        log_start_offset=bounds.log_start.offset,
         log_end_offset=max(end, bounds.local_start) if bounds.log_end is None else bounds.log_end,
         leader_epoch=max([*latest, -1 if extent is None else extent.leader_epoch]),
         max_timestamp_ms=-1 if extent is None else extent.max_timestamp_ms,

@@ -25,7 +25,7 @@ from kafkalog_core.format.names import LOG_KINDS, FileKind, FileName, fixed_file
 from kafkalog_core.kafka.rules.releases import LATEST, Release
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.held_offsets import OffsetSpans, held_offsets, not_held
-from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
+from kafkalog_core.kafka.sim.logdir.bounds import LogBounds, log_bounds
 from kafkalog_core.kafka.sim.logdir.text_files import CheckpointFile, read_checkpoint
 from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.storage.framing import count_zeros
@@ -312,11 +312,11 @@ class Checkpoints:
         is_known = file is not None and file.lost is None and not file.is_refused
         return offset is not None if is_known else None
 
-    def log_start_offset(self, unit: Unit, release: Release = LATEST) -> int:
-        """Return the first offset of a log that a broker serves from this disk."""
+    def bounds(self, unit: Unit, release: Release = LATEST) -> LogBounds:
+        """Return the bounds of a log."""
         context = PartitionContext(log_start_offset=self._offset(unit, FileKind.LOG_START_OFFSET))
         first_base = (unit.files[0].base_offset or 0) if unit.files else 0
-        return log_bounds(first_base, context, rules_of(release)).local_start
+        return log_bounds(first_base, context, rules_of(release))
 
     def _offset(self, unit: Unit, kind: FileKind) -> int | None:
         file = self._file(unit, kind)

@@ -11,7 +11,7 @@ from kafkalog_core import kernels
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.layout import MAGIC_V2, RECORD_BATCH_OVERHEAD, V2_ATTRIBUTES
+from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32, MAX_INT64, RECORD_BATCH_OVERHEAD, V2_ATTRIBUTES
 from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart
 from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, crc_mismatch, scan
@@ -302,10 +302,11 @@ class BatchCursor:
 
     def _read(self, segments: Iterable[Segment]) -> Generator[_Piece | Flaw, None, None]:
         previous = -1
-        for segment in segments:
-            if segment.log is None:
-                continue
-            path, reached = segment.log.path, 0
+        with_logs = [segment for segment in segments if segment.log is not None]
+        following = [*(each.base_offset for each in with_logs[1:]), MAX_INT64]
+        for segment, next_base in zip(with_logs, following, strict=True):
+            path, reached = segment.files[0].path, 0
+            limit = min(next_base, segment.base_offset + MAX_INT32 + 1)  # no index holds an offset above that
             try:
                 with Source.open(path) as source:
                     for item in scan(source, base_offset=segment.base_offset, options=self._options):
@@ -316,7 +317,7 @@ class BatchCursor:
                             continue
                         end = item.batches.column("position")[-1] + item.batches.column("size_bytes")[-1]
                         reached = self._advance_to(end, reached)
-                        for piece in _sound(item, path, previous):
+                        for piece in _sound(item, path, previous, limit):
                             if isinstance(piece, Run):
                                 previous = piece.batches.column("last_offset")[-1]
                                 yield _Piece(path, piece, segment.base_offset)
@@ -333,19 +334,21 @@ class BatchCursor:
         return max(position, reached)
 
 
-def _sound(run: Run, path: str, previous: int) -> Iterable[Run | Flaw]:
-    """Yield the parts of a run with ascending offsets, and a flaw for each batch between them."""
+def _sound(run: Run, path: str, previous: int, limit: int) -> Iterable[Run | Flaw]:
+    """Yield the parts of a run with ascending offsets below a limit, and a flaw for each batch between them."""
     bases, lasts = run.batches.column("base_offset"), run.batches.column("last_offset")
     count = run.batches.count
-    starts = lasts[0] > previous and (bases[0] < 0 or bases[0] > previous)
-    ends = count == 1 or (lasts[-1] > lasts[-2] and (bases[-1] < 0 or bases[-1] > lasts[-2]))
+    starts = previous < lasts[0] < limit and (bases[0] < 0 or bases[0] > previous)
+    ends = lasts[-1] < limit
+    if count > 1:
+        ends = ends and lasts[-1] > lasts[-2] and (bases[-1] < 0 or bases[-1] > lasts[-2])
     if starts and ends and kernels.find_contradiction(run.batches, 0) >= count:  # a scan stops where offsets go back
         yield run
         return
     begun = 0
     for row in range(count):
         contradicts = kernels.find_contradiction(run.batches.part(row, row + 1), 0) == 0
-        if not contradicts and lasts[row] > previous and (bases[row] < 0 or bases[row] > previous):
+        if not contradicts and previous < lasts[row] < limit and (bases[row] < 0 or bases[row] > previous):
             previous = lasts[row]
             continue
         if row > begun:

@@ -76,6 +76,7 @@ class Assigned(Struct, frozen=True, kw_only=True):
         last_leader: node id of the leader before that; None: unknown.
         leader_epoch: of the leader.
         isr: node ids of the in-sync replicas.
+        elr: node ids of the eligible leader replicas (KIP-966), not in the ISR.
     """
 
     topic_id: str
@@ -83,6 +84,7 @@ class Assigned(Struct, frozen=True, kw_only=True):
     last_leader: int | None
     leader_epoch: int
     isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
 
 
 class Copy(Struct, frozen=True, kw_only=True):
@@ -365,7 +367,7 @@ def _harmless(cursor: BatchCursor) -> int:
 
 _SIMPLE: Final[dict[State, str]] = {
     "keep": "Keep it.",
-    "behind": "Leave it: its broker fetches the {behind} that it lacks.",
+    "behind": "Leave it: its broker fetches the {behind} that it lacks once a broker that has them leads.",
     "compacted": "Leave it: its broker has only compacted it further than the others.",
     "trimmed": "Leave it: it only starts later, because its oldest segments are deleted.",
     "identical": "Leave it as it is.",
@@ -396,6 +398,9 @@ def reason(reads: Sequence[Read], verdict: ReplicaVerdict, assigned: Assigned | 
             f"First save the {count_of(risk.records, 'record')} that it does not have ({_where(risk)}): "
             f"{_save_line(reads, risk)}"
         )
+    if verdict.lost is not None or lacks.damaged:
+        line = shell_line(["kafkalog", "recover", "--only-copy", keep.copy.place.path])
+        parts.append(f"No follower can fetch a damaged batch of this copy: excise it before the brokers start: {line}")
     return " ".join(parts)
 
 
@@ -422,8 +427,9 @@ def _of_cluster(reads: Sequence[Read], verdict: ReplicaVerdict, assigned: Assign
         text = f"By the metadata log broker {leader} leads it in leader epoch {assigned.leader_epoch}"
     else:
         leader = -1 if assigned.last_leader is None else assigned.last_leader
-        text = "By the metadata log it has no leader" + (f" since broker {leader}" if leader >= 0 else "")
-    text += f"; in sync are {isr}." if isr else "; no replica is in sync."
+        text = "By the metadata log it has no leader" + (f"; broker {leader} was the last one" if leader >= 0 else "")
+    text += f"; in sync are {isr}" if isr else "; no replica is in sync"
+    text += f"; eligible leader replicas are {', '.join(map(str, assigned.elr))}." if assigned.elr else "."
     states = {read.copy.place.node_id: state for read, state in zip(reads, verdict.states, strict=True)}
     # The disks show which copy has most; a cluster goes on with the one that it elects, whatever that holds.
     if states.get(str(leader)) in {"divergent", "behind", "missing"} and verdict.keep is not None:
@@ -461,7 +467,7 @@ def advice(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> str:
     """Return what to do with one copy."""
     read, state, lacks = reads[number], verdict.states[number], verdict.lacks[number]
     if state == "divergent":
-        return _of_divergent(read, verdict, number)
+        return _of_divergent(reads, verdict, number)
     if state not in {"damaged", "missing"}:
         return _SIMPLE[state].format(behind=count_of(lacks.behind, "record"))
     flaw = read.cursor.first_flaw
@@ -469,7 +475,8 @@ def advice(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> str:
     if state == "missing":
         what = f"It has lost {count_of(lacks.missing, 'record')}, and no broker notices that"
     if state == "damaged" and not lacks.damaged:
-        return f"{what}, and no other copy has what is lost there: truncate nothing, as no broker can send it again."
+        line = shell_line(["kafkalog", "recover", "--only-copy", read.copy.place.path])
+        return f"{what}, and no other copy has what is lost there, so no broker can send it again: excise it: {line}"
     if state == "damaged" and flaw is not None and flaw.reason != "unreadable":
         line = shell_line(["kafkalog", "recover", "--refetch", read.copy.place.path])
         return f"{what}: {_save_first(read)}truncate it there, and its broker fetches the rest again: {line}"
@@ -481,8 +488,8 @@ def _save_first(read: Read) -> str:
     return f"save the {count_of(only_here, 'record')} that only this copy has, then " if only_here else ""
 
 
-def _of_divergent(read: Read, verdict: ReplicaVerdict, number: int) -> str:
-    at, truncated_to, first = verdict.divergent_at[number], verdict.truncates_to[number], _save_first(read)
+def _of_divergent(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> str:
+    at, truncated_to, first = verdict.divergent_at[number], verdict.truncates_to[number], _save_first(reads[number])
     if verdict.keep is None:
         return f"It differs from offset {at} on: keep it until you know which records are correct."
     if verdict.silent[number]:
@@ -491,7 +498,12 @@ def _of_divergent(read: Read, verdict: ReplicaVerdict, number: int) -> str:
             f"It differs from offset {at} on, but its broker {what}, so the difference would remain: {first}delete "
             "the directory, and its broker fetches it again."
         )
-    return f"Its broker truncates it at offset {truncated_to} and fetches the rest again: {first}start the broker."
+    node_id = reads[verdict.keep].copy.place.node_id
+    leader = f"broker {node_id}" if node_id else "the broker of the copy to keep"
+    return (
+        f"Its broker truncates it at offset {truncated_to} and fetches the rest again once {leader} leads: "
+        f"{first}start {leader} first, and this one when it leads."
+    )
 
 
 def _of_kinds(lacks: Lacks) -> str:

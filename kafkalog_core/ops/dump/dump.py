@@ -320,7 +320,7 @@ class Dumper:
             unit.files,
             options,
             high_watermark,
-            self._checkpoints.log_start_offset(unit),
+            self._checkpoints.bounds(unit).local_start,
             following=following,
             is_whole=is_whole,
             compaction=Compaction(unit, self._checkpoints, options),

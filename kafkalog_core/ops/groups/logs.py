@@ -163,6 +163,7 @@ class LogsOfGroups:
                 self._lookups.pop(next(iter(self._lookups))).close()
             segments = [segment for segment in copy.partition.segments if segment.log is not None]
             is_v07 = copy.partition.format == "v07"
-            lookup = PartitionLookup(segments, is_v07=is_v07, log_start_offset=copy.log_start_offset)
+            start = max(copy.log_start_offset, segments[0].base_offset if segments else 0)  # a tiered log has less here
+            lookup = PartitionLookup(segments, is_v07=is_v07, log_start_offset=start)
         self._lookups[copy.path] = lookup
         return lookup

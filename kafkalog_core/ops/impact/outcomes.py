@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.kafka.sim.consumer_positions import position_in
+from kafkalog_core.kafka.sim.logdir.leader_epochs import truncation_offset
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of, moment
 
@@ -128,7 +129,7 @@ def bounds_of(commit: Commit, now: Log, after: Log) -> set[int]:
     """
     position = _position(commit, after)
     found = {commit.offset, after.end_offset}
-    found |= {each for each in (position.offset, position.truncated_to) if each is not None}
+    found |= {each for each in (position.offset, position.truncated_to, _fork(now, after)) if each is not None}
     if position.offset is None:
         found |= {after.start_offset, now.start_offset}
     return found
@@ -149,6 +150,15 @@ def impact_on(commit: Commit, now: Log, after: Log, before_count: Counted, after
         return Impact(commit=commit, effect="unknown", path=after.path, detail=f"{problem}.")
     position = _position(commit, after)
     return _Assessment(commit, now, after, before_count, after_count, position).impact()
+
+
+def _fork(now: Log, after: Log) -> int | None:
+    """Return the offset from which on two copies have different records, as their leader epochs show; None: they agree.
+
+    The logs before and after a plan or a start are one copy, whatever its leader epochs are.
+    """
+    found = None if now.path == after.path else truncation_offset(now.history, after.history)
+    return found if found is not None and found < min(now.end_offset, after.end_offset) else None
 
 
 def _position(commit: Commit, after: Log) -> ConsumerPosition:
@@ -172,12 +182,15 @@ class _Assessment:
         self._old, self._new = before_count, after_count
         self._position = position
         self._read_to = commit.offset
+        self._fork = _fork(now, after)
+        self._shared_end = after.end_offset if self._fork is None else self._fork
 
     def impact(self) -> Impact:
         """Return the result."""
         unread = self._old.between(max(self._read_to, self._now.start_offset))
         kept = self._new.between(max(self._read_to, self._after.start_offset))
-        lost = max(0, unread.records - kept.records)
+        same = self._new.between(max(self._read_to, self._after.start_offset), self._shared_end)
+        lost = max(0, unread.records - same.records)
         resume, position = self._position.offset, self._position
         repeated = None if resume is None else self._new.between(resume, self._read_to).records
         reused = max(0, self._read_to - self._after.end_offset)
@@ -218,7 +231,7 @@ class _Assessment:
         none = type(self._old.spans[0])() if self._old.spans else None
         after = self._after
         found = [
-            self._old.between(max(self._read_to, after.end_offset)),
+            self._old.between(max(self._read_to, self._shared_end)),
             self._old.between(max(self._read_to, self._now.start_offset), max(self._read_to, after.start_offset)),
         ]
         for each in found:
@@ -292,13 +305,14 @@ class _Assessment:
         if gone.records == lost and self._read_to < self._after.start_offset:
             where.append(f"offsets {self._read_to:,} to {self._after.start_offset - 1:,}")
         elif gone.records == lost:
-            first, last = max(self._read_to, self._after.end_offset), self._now.end_offset - 1
+            first, last = max(self._read_to, self._shared_end), self._now.end_offset - 1
             where.append(f"offsets {first:,} to {last:,}")
         if gone.first_timestamp_ms is not None and gone.last_timestamp_ms is not None:
             first_time, last_time = moment(gone.first_timestamp_ms), moment(gone.last_timestamp_ms)
             where.append(f"of {first_time}" + ("" if first_time == last_time else f" to {last_time}"))
         which = f" ({', '.join(where)})" if where else ""
-        return f"{least}{count_of(lost, 'record')} that it has not read {_are(lost)} gone{which}"
+        others = "" if self._fork is None else f", and the log has other records from offset {self._fork:,} on"
+        return f"{least}{count_of(lost, 'record')} that it has not read {_are(lost)} gone{which}{others}"
 
     def _of_epochs(self) -> str:
         """Return what clients do that check leader epochs, and what happens once offsets are assigned again."""

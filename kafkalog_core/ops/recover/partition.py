@@ -299,7 +299,7 @@ class _Work:
         if not (broker.truncation or broker.refusal or self._is_given_up or is_renamed):
             steps = [*self._reindex.steps()]
             report = self._reindex.report
-            hides = choice == "only-copy" and report.may_hide_batches and self._hides_batches()
+            hides = report.may_hide_batches and self._hides_batches()
             if not (report.refusals or report.tail_bytes or hides):  # what is right is left as it is
                 self._add([step for step in steps if not step.why.startswith(NOT_A_RECOVERY)], report)
                 return

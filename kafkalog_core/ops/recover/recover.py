@@ -178,7 +178,7 @@ class _Planner:
         options = self._request.options
         if options.get("as_broker") or place.name.topic == METADATA_TOPIC:
             return "as-broker"
-        if options.get("only_copy") or known.kind == "only":
+        if options.get("only_copy") or known.is_single:
             return "only-copy"
         # Unknown: the plan that loses nothing in either case of a single copy is shown, and not applied
         return "refetch" if options.get("refetch") or known.kind == "elsewhere" else "only-copy"

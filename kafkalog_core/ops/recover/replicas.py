@@ -1,6 +1,7 @@
 """Whether a log directory holds the only copy of a partition, as the metadata log of its cluster shows it.
 
-An in-sync replica elsewhere has every committed record (`Partition.maybeShrinkIsr`, KIP-966). A follower that truncates
+An in-sync replica elsewhere has every committed record (`Partition.maybeShrinkIsr`), and so has an eligible leader
+replica (KIP-966), which is where the last ones are after a shutdown of all brokers. A follower that truncates
 its log fetches from there what it lacks (`ReplicaFetcherThread.truncate`); what it holds itself, it never fetches
 again. So a damaged batch is a loss only where no other replica is in sync.
 """
@@ -25,13 +26,16 @@ class KnownReplicas(Struct, frozen=True):
 
     Args:
         kind: `only`: no other replica is in sync. `elsewhere`: others are. `unknown`: no metadata log shows it.
-        others: node ids of the other replicas that are in sync, ascending.
+        others: node ids of the other replicas that are in sync or eligible, ascending.
         why: the evidence, as a clause.
+        is_single: whether there is one replica. Else others may have the records after all: the metadata log on a disk
+            ends with its node.
     """
 
     kind: Literal["only", "elsewhere", "unknown"]
     others: tuple[int, ...] = ()
     why: str = ""
+    is_single: bool = False
 
 
 _UNKNOWN = KnownReplicas("unknown", (), "no metadata log is in the named directories")
@@ -65,8 +69,8 @@ class OtherReplicas:
         node, log = assignments.node_id, assignments.cluster.path
         others = [each for each in assigned.replicas if each != node]
         if not others:
-            return KnownReplicas("only", (), f"{log} shows one replica")
-        in_sync = tuple(sorted(each for each in assigned.isr if each != node))
+            return KnownReplicas("only", (), f"{log} shows one replica", is_single=True)
+        in_sync = tuple(sorted({*assigned.isr, *assigned.elr} - {node}))
         if not in_sync:
             return KnownReplicas("only", (), f"{log} shows no other replica in sync")
         return KnownReplicas("elsewhere", in_sync, f"{log} shows the replicas in sync")

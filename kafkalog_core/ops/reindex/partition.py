@@ -425,6 +425,8 @@ class PartitionReindex:
             return
         path, text = segment.log.path, problem.detail
         if problem.kind == "overflow" and is_meant:
+            # Only a cleaned log has a gap of that length; else the offset of the batch is wrong.
+            self._may_hide |= not self._is_compacted
             with Source.open(path) as source:
                 # LocalLog.splitOverflowedSegment, offline: each part gets the base offset of its first batch.
                 parts = split_parts(source, segment.base_offset, max_batch_bytes=self._task.max_batch_bytes)

@@ -8,6 +8,7 @@ from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.storage.paths import exists
 from kafkalog_core.storage.planned import FileSlice, Pieces
 from kafkalog_core.structs import Struct
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +57,8 @@ class ReindexReport(Struct, frozen=True, kw_only=True):
         losses: what is lost.
         tail_bytes: bytes of an append that was interrupted at the end of the log, which are left.
         may_hide_batches: whether a broker may serve batches that consumers do not read: a segment ends above the base
-            offset of the next one, or the header of a batch cannot be right.
+            offset of the next one or, in a log that was never cleaned, above what its indexes can hold; or the header
+            of a batch cannot be right.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -113,7 +115,7 @@ def split_steps(segment: Segment, parts: Sequence[SplitPart], recoveries: Sequen
     log = segment.log
     if log is None:
         return
-    why = f"offsets of {log.name.raw} exceed the range of its indexes: it becomes {len(parts)} segments"
+    why = f"offsets of {log.name.raw} exceed the range of its indexes: it becomes {count_of(len(parts), 'segment')}"
     # LocalLog.splitOverflowedSegment renames in descending order too: with the later parts on disk, the old segment
     # still has every batch.
     for part, recovery in zip(reversed(parts), reversed(recoveries), strict=True):

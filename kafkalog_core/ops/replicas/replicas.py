@@ -109,6 +109,7 @@ def _assigned(log_dirs: Sequence[str]) -> dict[TopicPartition, Assigned]:
             last_leader=former.get((topic.topic_id, number), (None, 0))[0],
             leader_epoch=each.leader_epoch,
             isr=each.isr,
+            elr=each.elr,
         )
         for topic in (reading.image.topics.values() if reading.is_whole else ())
         for number, each in topic.partitions.items()

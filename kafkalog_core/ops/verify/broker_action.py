@@ -17,6 +17,7 @@ from kafkalog_core.findings.logs import DAMAGE_REASONS, LOG_DAMAGE, ZERO_TAIL
 from kafkalog_core.findings.logs_07 import V07_SUFFIX
 from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.kafka.sim.batch_places import GO_BACK
 from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.sim.start.outcome import Start
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
@@ -369,7 +370,7 @@ def damage_places(verdict: PartitionVerdict) -> Iterator[tuple[Finding, DamagePl
             size_bytes=finding.size_bytes or 0,
             is_active=finding.path == last,
             is_zeros=finding.code == ZERO_TAIL,
-            is_below_base=reason == "offset-order" and finding.offset == segment.base_offset,
+            is_below_base=GO_BACK in finding.message and finding.offset == segment.base_offset,
         )
         yield finding, place
 

@@ -42,7 +42,7 @@ def read_view(
         files,
         options,
         None,
-        checkpoints.log_start_offset(unit),
+        checkpoints.bounds(unit).local_start,
         compaction=Compaction(unit, checkpoints, options),
     )
     advance(0)

@@ -82,6 +82,16 @@ def test_where_an_offset_is_in_its_log(tmp_path: Path) -> None:
     assert found["g"].group["known_lag"] == 32
 
 
+def test_an_offset_in_the_remote_part_of_a_tiered_log_awaits_no_reset(tmp_path: Path) -> None:
+    """A real 4.3.1 broker served all records of such a log; its checkpoint had offset 0, below the first segment."""
+    data_log(tmp_path, "t-0", 10, 20)
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(offset_checkpoint([("t", 0, 0)]))
+    GroupLog(tmp_path).commit(3)
+    found, _ = found_groups(tmp_path)
+    (row,) = found["g"].offsets
+    assert (row["state"], row["log_start_offset"], row["lag"]) == ("ok", 0, 27)
+
+
 def test_a_topic_that_was_created_again_or_is_being_deleted(tmp_path: Path) -> None:
     old, new = b"o" * 16, b"n" * 16
     data_log(tmp_path, "t-0", 0, 9)

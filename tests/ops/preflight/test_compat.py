@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.kafka.rules.releases import RELEASES, bug_fixes
+from kafkalog_core.kafka.sim.start import limits
 from tests.support.clusters import TOPIC, config_record, topic_record, write_meta, write_metadata_log
 from tests.support.coordinator_cases import GROUP_CASES
 from tests.support.groups import GroupLog
@@ -207,3 +208,11 @@ def test_limits_are_given_or_read(tmp_path: Path) -> None:
     messages = [row["message"] for row in found if row["type"] == "finding" and row["code"] == "start.limit"]
     assert len(messages) == 2
     assert any(re.search(r"vm\.max_map_count: it needs \d+, and the machine has 10\.", each) for each in messages)
+
+
+def test_indexes_have_the_size_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real broker preallocates both indexes of an active segment; those of its metadata log have the default."""
+    monkeypatch.setattr(limits, "free_bytes", lambda path: 30 << 20)
+    disk = node(tmp_path, level("metadata.version", 30), case="a classic group and commits")
+    assert "free bytes: it needs 41" in findings("--kafka", "4.3", disk)["start.limit"]["message"]
+    assert findings("--kafka", "4.3", "--set", "log.index.size.max.bytes=1048576", disk) == {}

@@ -82,6 +82,16 @@ def test_the_rest_of_a_damaged_metadata_log_leaves_partitions_in_doubt(tmp_path:
     assert "does not assign 1 partition to the broker" in shown
 
 
+def test_what_follows_the_first_damage_of_a_metadata_log_assigns_nothing(tmp_path: Path) -> None:
+    """A node truncates its metadata log at the first damage, at each start."""
+    path = disk(tmp_path / "a", registered(OTHER), *GOOD)
+    log = path / "__cluster_metadata-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    assert "does not assign 1 partition to the broker, which it renames to -stray" in said("preflight", path)
+
+
 def test_directories_that_are_not_named_are_in_doubt(tmp_path: Path) -> None:
     first, other = disk(tmp_path / "a", *TWO, *SECOND), second(tmp_path / "b")
     assert "name all of them" in said("preflight", first)

@@ -83,7 +83,9 @@ def test_a_controller_without_its_ids_does_not_start(tmp_path: Path) -> None:
     (path / "meta.properties").unlink()
     shown = said("preflight", path, status=4)
     assert "does not start: meta.properties: The log directory belongs to a KRaft broker" in shown
-    assert "a person has to repair first: meta.properties" in said("recover", path, status=4)
+    planned = said("recover", path, status=4)
+    assert "a person has to repair first: meta.properties" in planned
+    assert planned.count("meta.missing-kraft") == 1
     other.mkdir()
     values = dict(line.split("=", 1) for line in meta.splitlines() if "=" in line)
     (other / "meta.properties").write_bytes(meta_properties(values | {"directory.id": text(an_id(9))}))

@@ -21,7 +21,7 @@ from tests.support.clusters import (
     write_meta,
     write_metadata_log,
 )
-from tests.support.excising import Written, read_offsets, write
+from tests.support.excising import Written, batch_of, read_offsets, write, write_batches
 from tests.support.recover_plans import plan, recover
 from tests.support.repairs import snapshot, undo_all
 from tests.support.truncating import INTERVAL, MARK, NOW_MS, RECOVERY, STARTS, started
@@ -91,6 +91,31 @@ def test_a_directory_of_the_metadata_log_alone_is_not_marked(tmp_path: Path) -> 
     assert log.stat().st_size > 0
     assert not (root / MARK).exists()
     assert "without recovery" not in str(draft.plan.report.verdict)
+
+
+def with_one_batch_too_high(root: Path) -> Written:
+    """Two segments of four batches, and the last one of a single batch, whose base offset is wrong; a clean stop."""
+    last = [batch_of(2, 0, 24, 26)]
+    batches = {base: [batch_of(2, 0, first, first + 2) for first in range(base, base + 12, 3)] for base in (0, 12)}
+    written = write_batches(root, batches | {24: last}, is_clean=True)
+    written.flip(24, 3)
+    (root / RECOVERY).write_text("0\n1\nt 0 27\n")
+    return written
+
+
+def test_an_offset_above_the_range_of_its_segment_is_corrected(tmp_path: Path) -> None:
+    """The followers of a real 4.3.1 broker copied such a batch at its wrong offset, and truncated it in a loop."""
+    written = with_one_batch_too_high(tmp_path)
+    draft = recover(written.root, only_copy=True)
+    assert read_offsets(written.partition) == [*range(27)]
+    (mended,) = [each for each in draft.plan.report.findings if each.code == "excise.mended"]
+    assert "its base offset, 24 in place of " in mended.message
+
+
+def test_an_offset_above_the_range_of_its_segment_is_fetched_again(tmp_path: Path) -> None:
+    written = with_one_batch_too_high(tmp_path)
+    recover(written.root, refetch=True)
+    assert read_offsets(written.partition) == [*range(24)]
 
 
 def test_as_broker_is_the_old_way(damaged: Written) -> None:
@@ -224,6 +249,20 @@ def test_the_metadata_log_decides(damaged: Written, records: list[bytes], kept: 
     other = kraft(damaged, *records)
     recover(damaged.root, other)
     assert set(read_offsets(damaged.partition)) == kept
+
+
+def test_refetch_is_followed_where_other_replicas_are_out_of_sync_by_this_disk(damaged: Written) -> None:
+    """Three real 4.3.1 brokers: the metadata log of the one that died first does not show who is in sync since then."""
+    other = kraft(damaged, partition_record(0, (1, 2, 3)), partition_change_record(0, (1,), 1))
+    recover(damaged.root, other, refetch=True)
+    assert set(read_offsets(damaged.partition)) == set(range(15))
+
+
+def test_eligible_leader_replicas_are_in_sync(damaged: Written) -> None:
+    """KIP-966: after a shutdown of all brokers the ISR is empty."""
+    other = kraft(damaged, partition_record(0, (1, 2, 3)), partition_change_record(0, (), -1, elr=(1, 2)))
+    recover(damaged.root, other)
+    assert set(read_offsets(damaged.partition)) == set(range(15))
 
 
 def test_directories_of_two_clusters_are_for_a_person_to_decide(tmp_path: Path) -> None:

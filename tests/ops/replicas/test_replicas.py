@@ -107,6 +107,17 @@ def test_each_is_damaged_elsewhere(tmp_path: Path) -> None:
     assert codes(comparison) == ["replicas.damaged", "replicas.keep-lacks"]
 
 
+@pytest.mark.parametrize("base", [40, 0])
+def test_a_batch_above_the_range_of_its_segment_is_damage(tmp_path: Path, base: int) -> None:
+    """The followers of a real 4.3.1 broker copied such a batch at its wrong offset, and truncated it in a loop."""
+    segments = {0: batches(0, 39), 40: batches(40, 49)}
+    good = lay(tmp_path, 1, segments)
+    wrong = bytes([0, 0, 0, 0x55]) + segments[base][0][4:]
+    comparison = compared(good, lay(tmp_path, 2, segments | {base: [wrong, *segments[base][1:]]}))
+    assert states(comparison) == ["keep", "damaged"]
+    assert ranges(comparison) == [("damaged", base, base + 4, 5)]
+
+
 def test_what_is_damaged_in_every_copy_is_reported_and_no_copy_is_truncated(tmp_path: Path) -> None:
     log = batches(0, 49)
     bad = [batch[:-1] + bytes([batch[-1] ^ (0xFF if row in {4, 9} else 0)]) for row, batch in enumerate(log)]
@@ -114,7 +125,10 @@ def test_what_is_damaged_in_every_copy_is_reported_and_no_copy_is_truncated(tmp_
     assert comparison.replica["state"] == "damaged"
     assert "Every copy is damaged at offsets 20..24, 45..?." in str(comparison.replica["reason"])
     assert codes(comparison) == ["replicas.damaged-everywhere"]
-    assert "truncate nothing" in str(comparison.copies[1]["advice"])
+    lines = [str(comparison.replica["reason"]), str(comparison.copies[1]["advice"])]
+    assert [line.rpartition(" kafkalog ")[2] for line in lines] == [
+        f"recover --only-copy {copy['path']}" for copy in comparison.copies
+    ]
     assert not any("--refetch" in str(copy["advice"]) for copy in comparison.copies)
 
 

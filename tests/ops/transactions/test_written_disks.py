@@ -101,6 +101,17 @@ def test_each_open_transaction_is_told_and_what_comes_after_the_first(tmp_path: 
     assert (row["kind"], row["open_in"]) == ("ongoing", "")  # it has a marker already, which its coordinator repeats
 
 
+def test_the_first_line_names_the_transaction_that_hangs_after_another_one(tmp_path: Path) -> None:
+    """On a real 4.4.0 broker the abort of the hanging one left the other one, which its coordinator ended later."""
+    disk = Written(tmp_path / "d")
+    ended = value(TransactionPhase.COMPLETE_COMMIT, 2)
+    disk.states(("open", value(TransactionPhase.ONGOING, 1, partitions=T)), ("hangs", ended))
+    disk.log("t-0", [transactional(0, 1), transactional(1, 2, 2)])
+    done = CliRunner().invoke(cli, ["transactions", "--now", str(NOW), str(disk.path)], catch_exceptions=False)
+    first = "HANGING: the transaction of hangs, after others that are open; t-0 is held back at offset 0 by open"
+    assert " ".join(done.stdout.split()).startswith(first)
+
+
 def test_partitions_that_are_not_here_are_named(tmp_path: Path) -> None:
     disk = Written(tmp_path / "d")
     disk.states(("app", value(TransactionPhase.PREPARE_COMMIT, partitions=T | {("u", 1), ("u", 2)})))

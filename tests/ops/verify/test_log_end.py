@@ -55,6 +55,9 @@ def test_a_healthy_log_says_nothing(disk: Path) -> None:
 def test_a_torn_batch_at_the_last_index_entry(disk: Path) -> None:
     log(disk).write_bytes(log(disk).read_bytes()[: last_entry(disk) + 40])
     assert found(disk) == ["log.end-hidden"]
+    (torn,) = [each for each in findings(disk) if each.code == "log.torn-tail"]
+    assert str(torn.broker_action).startswith("Takes offset 100 as the log end offset, ")
+    assert "although there are records up to offset 129: it assigns their offsets again." in str(torn.broker_action)
     assert codes(plan(disk, as_broker=True)) == ["truncate.end-lost"]
     (disk / MARK).unlink()
     assert found(disk) == []
@@ -86,3 +89,23 @@ def test_a_wrong_last_entry_of_a_whole_log(disk: Path) -> None:
         "as the log end offset"
         not in {each.code: each.broker_action or "" for each in findings(disk)}["index.wrong-position"]
     )
+
+
+def test_a_clean_start_needs_the_snapshot_of_the_end_alone(disk: Path) -> None:
+    """`ProducerStateManager.loadFromSnapshot` takes the latest: it does not miss that of the last segment."""
+    (disk / "t-0" / "partition.metadata").write_bytes(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    write_log(disk / "t-0", {140: [(140, 144)]})
+    (disk / "recovery-point-offset-checkpoint").write_bytes(b"0\n1\nt 0 145\n")
+    assert [each.offset for each in findings(disk) if each.code == "snapshot.missing"] == [140]
+    (disk / "t-0" / f"{145:020}.snapshot").touch()
+    assert [each.offset for each in findings(disk) if each.code == "snapshot.missing"] == []
+
+
+def test_a_batch_above_the_range_of_its_segment_is_not_said_to_be_below_it(disk: Path) -> None:
+    """Of a real 4.3.1 broker librdkafka and Java got all records of such a batch, at its wrong offsets."""
+    data = bytearray(log(disk).read_bytes())
+    data[3] ^= 0x55
+    log(disk).write_bytes(data)
+    (order,) = [each for each in findings(disk) if each.code == "batch.offset-order"]
+    assert "they end with 365072220264" in order.message
+    assert "below the base offset" not in str(order.broker_action)

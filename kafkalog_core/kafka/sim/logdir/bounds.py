@@ -65,6 +65,12 @@ class LogBounds(Struct, frozen=True, kw_only=True):
     recovery_point: Bound
     high_watermark: Bound
 
+    @property
+    def remote_part(self) -> str:
+        """Which offsets a broker serves from remote storage, as a clause; empty: none."""
+        first, end = self.log_start.offset, self.local_start
+        return f"a broker serves offsets {first} to {end - 1} from remote storage" if first < end else ""
+
 
 def log_bounds(
     first_base: int | None,

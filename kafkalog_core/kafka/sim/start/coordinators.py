@@ -154,7 +154,7 @@ def load_coordinator(
 def _items(directory: str, sizes: Mapping[int, int] | None, max_bytes: int) -> Iterator[_Record | LoadStop]:
     """Yield the records and markers of a partition, and what of it no broker can read.
 
-    No coordinator computes a checksum: 4.3.1 loaded every group of a batch whose checksum was wrong.
+    No coordinator computes a checksum: each release loads what is in a batch whose checksum is wrong.
     """
     options = ScanOptions(max_batch_bytes=max_bytes, check=False, resync=True)
     for file in unit_of_partition(read_partition(directory), None).files:
@@ -176,7 +176,7 @@ def _stop(source: Source, damage: Damage) -> LoadStop:
     """Return the end of a load at damage.
 
     A size beyond the end of the file is to a broker as an append that was cut short: `FileLogInputStream.nextBatch` and
-    `ByteBufferLogInputStream.nextBatch` return no batch. 4.3.1 finished such a load, and knew the groups before it.
+    `ByteBufferLogInputStream.nextBatch` return no batch. Each release finishes such a load, and knows what is before.
     """
     size = int.from_bytes(source.read(damage.position, _ENVELOPE_BYTES)[_SIZE_AT:], "big", signed=True)
     rest = source.size_bytes - damage.position - _ENVELOPE_BYTES
