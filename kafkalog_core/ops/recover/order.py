@@ -69,6 +69,11 @@ class _Batch(NamedTuple):
         """Whether its header shows its first offset: that of a compressed message of magic 0 and 1 does not."""
         return self.format >= MAGIC_V2 or self.first_offset == self.last_offset
 
+    @property
+    def highest_first(self) -> int:
+        """Its first offset, or the highest one that it can have."""
+        return self.first_offset if self.has_first_offset else self.last_offset
+
 
 class _Run(NamedTuple):
     """Rows of batches, the second number exclusive, and what has to be added to their offsets."""
@@ -165,7 +170,7 @@ def _ascend(batches: Sequence[_Batch], runs: Sequence[_Run], bounds: PlaceBounds
     shifts = {row: run.shift for run in runs for row in range(run.begin, run.end)}
     end = bounds.base_offset
     for row, batch in enumerate(batches):
-        if batch.first_offset + shifts.get(row, 0) < end:
+        if batch.highest_first + shifts.get(row, 0) < end:
             return False
         end = batch.last_offset + shifts.get(row, 0) + 1
     return end <= bounds.end
@@ -179,7 +184,7 @@ def wrong_ends(path: str, bounds: PlaceBounds) -> dict[int, str]:
     found, batches = {}, _batches(path, bounds.base_offset)
     with Source.open(path) as source:
         for row, batch in enumerate(batches):
-            following = batches[row + 1].first_offset if row + 1 < len(batches) else bounds.end
+            following = batches[row + 1].highest_first if row + 1 < len(batches) else bounds.end
             if batch.format < MAGIC_V2 or batch.first_offset <= batch.last_offset < following:
                 continue
             # The records that the header counts, unless the next batch leaves no room for them

@@ -116,6 +116,23 @@ def test_a_last_offset_that_no_record_has_is_corrected(tmp_path: Path) -> None:
     assert "its last offset delta, 0 in place of 2" in str(draft.plan.report.findings)
 
 
+def test_a_last_offset_is_corrected_next_to_a_compressed_message(tmp_path: Path) -> None:
+    """Seed 460069: the first offset of such a message is not in its header, and the batch was emptied, unlisted."""
+    batches = [
+        batch_of(1, build.GZIP, 0, 2),
+        batch_of(2, build.NONE, 3, 3),
+        batch_of(1, build.GZIP, 4, 6),
+    ]
+    shorter = bytearray(batches[1])
+    shorter[23:27] = b"\xff" * 4
+    shorter[17:21] = crc32c.crc32c(bytes(shorter[21:])).to_bytes(4, "big")
+    written = write_batches(tmp_path, {0: [batches[0], bytes(shorter), batches[2]]})
+    draft = recover(written.root, only_copy=True)
+    assert written.log(0).read_bytes() == b"".join(batches)
+    assert draft.plan.report.losses == ()
+    assert "its last offset delta, 0 in place of -1" in str(draft.plan.report.findings)
+
+
 def _move(written: Written, base: int, numbers: range, step: int) -> None:
     """Add a number to the offsets of some batches of a segment."""
     for number in numbers:
