@@ -120,9 +120,9 @@ def _replaced(partition_dir: Path) -> list[tuple[int, int]]:
         offsets = _records(str(path), None)
         with Source.open(str(path)) as source:
             runs = [item for item in scan(source, base_offset=None, options=ScanOptions()) if isinstance(item, Run)]
-            # Also of a marker: the replacement may end with one, and lack records before it
+            # Also of a marker: the replacement may hold or end with one, and lack the records before it
             ends = [run.batches.column("last_offset")[-1] for run in runs]
-        found += [(min(*offsets, int(path.name[:20])), max(ends))] if offsets else []
+        found += [(min(*offsets, int(path.name[:20]), ends[0]), max(ends))] if ends else []
     return found
 
 
@@ -156,7 +156,8 @@ def _lost(
 ) -> list[int]:
     """Offsets that could be read before, are read no more, and that no loss of the plan names.
 
-    A record counts as read where a batch got back the offsets that its neighbours show it had.
+    A record counts as read where a batch got back the offsets that its neighbours show it had, also if these are below
+    the log start offset. One whose offset was never appended is named by the offsets that are missing in its place.
     """
     out = partition_dir.parent / f"{partition_dir.name}.records"
     words = {"clean": 1, "rp": stop.recovery_point, "start": stop.log_start, "out": out}
@@ -165,12 +166,17 @@ def _lost(
     for line in out.read_text().splitlines():
         offset, key, value = line.split(" ")
         after[int(offset)].add((_bytes(key), _bytes(value)))
-    moved = {copy for offset, copies in after.items() for copy in copies - before.get(offset, set())}
+    own_start = int(answer["start"])
+    below = {offset: copies for offset, copies in readable(partition_dir).items() if offset < own_start}
+    found = [*after.items(), *below.items()]
+    moved = {copy for offset, copies in found for copy in copies - before.get(offset, set())}
     ranges = [(each.first_offset or 0, each.next_offset or 0) for each in draft.plan.report.losses]
+    appended = workload.stages[-1].end_offset
     return [
         offset
         for offset, copies in sorted(before.items())
-        if offset >= int(answer["start"])
+        if own_start <= offset
+        and not (offset >= appended and ranges)
         and not copies & (after.get(offset, set()) | moved)
         and not any(first <= offset < end for first, end in ranges)
     ]

@@ -24,6 +24,8 @@ Written by: python -m tests.integration.differential_report. One line a seed: ki
 Kafka itself gave up, logs that are the same byte for byte, logs that are the same record for record and header for
 header (a codec made other bytes of them), differences.
 """
+_Lines = dict[tuple[str, int], list[str]]
+"""By kind and seed: its line, and one for each difference."""
 
 
 def main() -> None:
@@ -33,18 +35,29 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=400, help="how many seeds of each kind")
     parser.add_argument("--kind", action="append", type=_kind, help="only this kind, or KIND=COUNT; repeatable")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("differential.txt"))
+    parser.add_argument("--add", action="store_true", help="keep what the file has of other seeds")
     given = parser.parse_args()
-    lines: list[str] = []
-    totals = []
+    notes, lines = _kept(given.out) if given.add else ([], {})
     for kind, count in given.kind or map(_kind, KINDS):
-        verdicts = []
         with running_harness(KINDS[kind].version) as harness:
             for seed in range(given.first, given.first + (count or given.count)):
-                verdicts.append(_verdict(harness, kind, seed))
-                lines += _lines(kind, seed, verdicts[-1])
-        totals.append(_line(kind, "all", _sum(verdicts)))
-    given.out.write_text("".join(f"{line}\n" for line in (_HEAD, *totals, "", *lines)))
+                lines[kind, seed] = [*_lines(kind, seed, _verdict(harness, kind, seed))]
+    totals = [_total(kind, lines) for kind in dict.fromkeys(kind for kind, _ in lines)]
+    of_seeds = [each for _, own in sorted(lines.items(), key=lambda item: _place(item[0])) for each in own]
+    given.out.write_text("\n\n".join((_HEAD.strip(), "\n".join(totals), *notes, "\n".join(of_seeds))) + "\n")
     raise SystemExit(any(not line.endswith(" 0") for line in totals))
+
+
+def _kept(path: Path) -> tuple[list[str], _Lines]:
+    """The notes of a file, and its lines by kind and seed."""
+    _, _, *notes, text = path.read_text().rstrip("\n").split("\n\n")
+    lines: _Lines = {}
+    for line in text.splitlines():
+        if not line.startswith("  "):
+            kind, seed, _ = line.split(" ", 2)
+            own = lines[kind, int(seed)] = []
+        own.append(line)
+    return notes, lines
 
 
 def _kind(text: str) -> tuple[str, int]:
@@ -73,14 +86,14 @@ def _line(kind: str, name: str, verdict: Verdict) -> str:
     return " ".join((kind, name, *map(str, counts)))
 
 
-def _sum(verdicts: list[Verdict]) -> Verdict:
-    return Verdict(
-        rounds=sum(each.rounds for each in verdicts),
-        given_up=sum(each.given_up for each in verdicts),
-        same=sum(each.same for each in verdicts),
-        recompressed=sum(each.recompressed for each in verdicts),
-        differences=[found for each in verdicts for found in each.differences],
-    )
+def _total(kind: str, lines: _Lines) -> str:
+    """The line of all seeds of a kind."""
+    rows = [map(int, own[0].split(" ")[2:]) for (of_kind, _), own in lines.items() if of_kind == kind]
+    return " ".join((kind, "all", *(str(sum(column)) for column in zip(*rows, strict=True))))
+
+
+def _place(key: tuple[str, int]) -> tuple[int, int]:
+    return [*KINDS].index(key[0]), key[1]
 
 
 if __name__ == "__main__":

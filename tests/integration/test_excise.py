@@ -33,7 +33,7 @@ from tests.integration.excising import (
     spoil,
     wait_until_same,
 )
-from tests.integration.repairing import CUTS, RECOVERS, UNCLEAN, lines_with, run
+from tests.integration.repairing import CUTS, RECOVERS, UNCLEAN, lines_with, run, segments
 from tests.integration.zookeeper_broker import ZooKeeperBroker
 from tests.support import jars
 from tests.support.live import QUIET
@@ -181,6 +181,44 @@ def test_headers_that_batches_contradict_are_corrected(
     broker.start()
     assert lines_with(broker, [*CUTS, "ERROR"]) == []
     assert read_by_aiokafka(broker, 0) == offsets
+
+
+def test_a_magic_that_no_release_writes(broker_of_release: Broker) -> None:
+    """The checksum does not cover it: a broker takes 127 for 2 and keeps the batch, but consumers stop there.
+
+    Of the last batch alone, then of one in the middle too. `excise` puts back the one, `recover` the other.
+    """
+    broker = broker_of_release
+    asyncio.run(fill(broker))
+    producer = librdkafka.Producer({"bootstrap.servers": broker.bootstrap, **QUIET})
+    producer.produce(TOPIC, b"the last one", partition=0)
+    producer.flush(30)
+    offsets = read_by_aiokafka(broker, 0)
+    broker.kill()
+    logs = {path: path.read_bytes() for path in segments(broker, TOPIC)}
+    batches = [batch for batch in all_batches(broker) if not batch.is_control]
+    middle, last = batches[len(batches) // 2], batches[-1]
+    for batch in (last, middle):
+        put(batch, 16, bytes([127]))
+        damaged = batch.path.read_bytes()
+        recover_from_start(broker)
+        broker.start()
+        assert lines_with(broker, RECOVERS), "nothing was recovered, so nothing is proved"
+        assert lines_with(broker, CUTS) == []
+        assert read_by_java(broker, len(offsets)) == [each for each in offsets if each < batch.first]
+        with pytest.raises(AssertionError, match=f"MagicByte 127 at offset {batch.first}"):
+            read_by_librdkafka(broker, len(offsets))
+        broker.kill()
+        assert batch.path.read_bytes() == damaged
+    excise(broker, middle.first)
+    options = ("--config", broker.config, "--kafka", broker.release, "--only-copy", "--apply")
+    done = run("recover", broker.log_dir, *options)
+    assert done.status == 0, (done.rows, done.errors)
+    assert {path: path.read_bytes() for path in segments(broker, TOPIC)} == logs
+    recover_from_start(broker)
+    broker.start()
+    assert lines_with(broker, [*CUTS, "ERROR"]) == []
+    check_readers(broker, offsets)
 
 
 def test_coordinators_load_over_it(own_broker: Broker) -> None:

@@ -334,7 +334,9 @@ class _Planner:
         # ZooKeeper mode writes partition.metadata from 2.8 on; only KRaft takes a partition without it for a stray
         # (LogManager.isStrayReplica).
         is_kraft = self._broker_dir is not None and self._broker_dir.is_kraft
-        topic_id = repair_topic_id(place, self._topic_ids, is_expected=is_kraft and bool(partition.segments))
+        # In an empty directory it is not missed where nothing names an id, as the broker creates the partition again.
+        is_expected = is_kraft and (bool(partition.segments) or partition.topic in self._topic_ids())
+        topic_id = repair_topic_id(place, self._topic_ids, is_expected=is_expected)
         epochs = repair_epochs(partition, self._extent(place.path), self._progress, is_compacted=compacted)
         yield from (repair for repair in (topic_id, epochs) if repair is not None)
 

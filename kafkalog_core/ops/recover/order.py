@@ -47,12 +47,14 @@ __all__ = [
     "moved_batches",
     "offsets_in",
     "with_offsets_from",
-    "with_record_count",
+    "with_right_end",
     "wrong_ends",
 ]
 
 _MOST_MOVED_BYTES: Final = 64 << 20
 """The bytes of a run are in memory until the plan is made."""
+_DELTA: Final = slice(V2_LAST_OFFSET_DELTA, V2_BASE_TIMESTAMP)
+_COUNT: Final = slice(V2_RECORDS_COUNT, RECORD_BATCH_OVERHEAD)
 
 
 class _Batch(NamedTuple):
@@ -68,6 +70,11 @@ class _Batch(NamedTuple):
     def has_first_offset(self) -> bool:
         """Whether its header shows its first offset: that of a compressed message of magic 0 and 1 does not."""
         return self.format >= MAGIC_V2 or self.first_offset == self.last_offset
+
+    @property
+    def highest_first(self) -> int:
+        """Its first offset, or the highest one that it can have."""
+        return self.first_offset if self.has_first_offset else self.last_offset
 
 
 class _Run(NamedTuple):
@@ -165,7 +172,7 @@ def _ascend(batches: Sequence[_Batch], runs: Sequence[_Run], bounds: PlaceBounds
     shifts = {row: run.shift for run in runs for row in range(run.begin, run.end)}
     end = bounds.base_offset
     for row, batch in enumerate(batches):
-        if batch.first_offset + shifts.get(row, 0) < end:
+        if batch.highest_first + shifts.get(row, 0) < end:
             return False
         end = batch.last_offset + shifts.get(row, 0) + 1
     return end <= bounds.end
@@ -179,29 +186,42 @@ def wrong_ends(path: str, bounds: PlaceBounds) -> dict[int, str]:
     found, batches = {}, _batches(path, bounds.base_offset)
     with Source.open(path) as source:
         for row, batch in enumerate(batches):
-            following = batches[row + 1].first_offset if row + 1 < len(batches) else bounds.end
+            following = batches[row + 1].highest_first if row + 1 < len(batches) else bounds.end
             if batch.format < MAGIC_V2 or batch.first_offset <= batch.last_offset < following:
                 continue
             # The records that the header counts, unless the next batch leaves no room for them
             room = following - batch.first_offset
             count = batch.record_count if 0 < batch.record_count <= room else room
-            if with_record_count(source.read(batch.start, batch.end - batch.start), count) is not None:
-                right = batch.first_offset + count - 1
+            content = with_right_end(source.read(batch.start, batch.end - batch.start), count)
+            if content is not None:
+                right = batch.first_offset + int.from_bytes(content[_DELTA], "big")
                 found[batch.start] = f"its header says that it ends at offset {batch.last_offset}, not {right}"
                 batches[row] = batch._replace(last_offset=right)
     return found if found and _ascend(batches, (), bounds) else {}
 
 
-def with_record_count(content: bytes, count: int) -> bytes | None:
-    """Return a batch of magic 2 with the header of a batch of consecutive records; None: it has not that many."""
+def with_right_end(content: bytes, count: int) -> bytes | None:
+    """Return a batch of magic 2 that ends where its records do; None: where that is cannot be read.
+
+    Its records are `count` consecutive ones, or as many as its header counts, with the gaps that compaction leaves.
+    """
+    first = int.from_bytes(content[:8], "big", signed=True)
+    if 0 < count <= MAX_INT32:
+        batch = _with_header(content, count - 1, count)
+        if offsets_in(batch) == [*range(first, first + count)]:
+            return bytes(batch)
+    counted = int.from_bytes(content[_COUNT], "big")
+    offsets = offsets_in(_with_header(content, MAX_INT32, counted)) if counted <= MAX_INT32 else []
+    ascends = all(one < other for one, other in pairwise([first - 1, *offsets]))
+    is_right = 0 < len(offsets) == counted and ascends
+    return bytes(_with_header(content, offsets[-1] - first, counted)) if is_right else None
+
+
+def _with_header(content: bytes, last_offset_delta: int, record_count: int) -> bytearray:
     batch = bytearray(content)
-    if not 0 < count <= MAX_INT32:
-        return None
-    batch[V2_LAST_OFFSET_DELTA:V2_BASE_TIMESTAMP] = (count - 1).to_bytes(4, "big")
-    batch[V2_RECORDS_COUNT:RECORD_BATCH_OVERHEAD] = count.to_bytes(4, "big")
+    batch[_DELTA], batch[_COUNT] = last_offset_delta.to_bytes(4, "big"), record_count.to_bytes(4, "big")
     batch[V2_CRC:V2_ATTRIBUTES] = crc32c(memoryview(batch)[V2_ATTRIBUTES:]).to_bytes(4, "big")
-    first = int.from_bytes(batch[:8], "big", signed=True)
-    return bytes(batch) if offsets_in(batch) == [*range(first, first + count)] else None
+    return batch
 
 
 def offsets_in(entry: bytearray) -> list[int]:

@@ -135,8 +135,8 @@ class _Planner:
         refusals = (*(finding for each in done for finding in each.refusals), *(marked or repaired).refusals)
         findings = (
             *(finding for each in done for finding in each.findings),
-            *repaired.findings,
             *elsewhere.values(),
+            *repaired.findings,  # after the same ones, of files that the plan repairs
             *(finding for finding in outside if effect_of(finding, rules) is None),
         )
         refused = _distinct((*_not_of_releases(refusals, problems), *problems))

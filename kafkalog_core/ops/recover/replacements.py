@@ -40,7 +40,7 @@ from kafkalog_core.format.layout import (
     V2_RECORDS_COUNT,
 )
 from kafkalog_core.kafka.rules.batch_checks import FUTURE_MS
-from kafkalog_core.ops.recover.order import in_order, offsets_in, with_offsets_from, with_record_count
+from kafkalog_core.ops.recover.order import in_order, offsets_in, with_offsets_from, with_right_end
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
@@ -169,7 +169,7 @@ def _mended(place: DamagedPlace, first: int, last: int, clues: Clues) -> Iterato
         return
     # In a log without gaps the batch fills what is missing; in a compacted one only its own offset can say where it is
     if place.kind == "overlong":
-        content = with_record_count(bytes(entry), last - first + 1) if header.base_offset == first else None
+        content = with_right_end(bytes(entry), last - first + 1) if header.base_offset == first else None
         if content is not None:
             delta, count = (
                 slice(V2_LAST_OFFSET_DELTA, V2_BASE_TIMESTAMP),

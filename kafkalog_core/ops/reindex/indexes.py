@@ -76,6 +76,7 @@ class SegmentIndexes:
         self._segment = task.segment
         # 4.4.0 does not trim them at a clean stop, 4.3.1 does; every release recovers the metadata log at every start
         self._may_have_room = task.topic == METADATA_TOPIC and task.is_last
+        self._is_last = task.is_last
         self._sink = Sink(task.topic, task.partition)
         self._checks = (OffsetIndexCheck(task, self._sink), TimeIndexCheck(task, self._sink))
         self.kept = 0
@@ -119,8 +120,9 @@ class SegmentIndexes:
         log_path = "" if segment.log is None else segment.log.path
         if file is None:
             # A broker creates the indexes of a new segment when it first appends to it (lazily, LogSegment.append); an
-            # empty segment without them is as a roll leaves it.
-            if not is_empty:
+            # empty last segment without them is as a roll leaves it. One that compaction has emptied has them, and a
+            # broker recovers it if they are missing.
+            if not (is_empty and self._is_last):
                 path = f"{os.path.dirname(log_path)}/{segment_file_name(segment.base_offset, kind)}"
                 text = f"it is missing; {count_of(count, 'entry')}"
                 yield Step(kind="write", path=path, why=text, content=new, like=log_path)

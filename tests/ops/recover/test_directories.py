@@ -64,6 +64,21 @@ def test_a_lost_directory_is_said_in_the_first_sentence(tmp_path: Path) -> None:
     assert "create empty partitions in the place of directories that are missing" in shown
 
 
+def test_an_empty_partition_directory_gets_its_topic_id(tmp_path: Path) -> None:
+    """Fault `dir.partition_empty`: preflight named recover, which changed nothing and named recover."""
+    path = disk(tmp_path / "a", *GOOD)
+    shutil.rmtree(path / "t-0")
+    (path / "t-0").mkdir()
+    assert "renames it to -stray" in said("preflight", *RELEASE, path, status=4)
+    shown = said("recover", *RELEASE, "--only-copy", "--apply", "--details", path)
+    assert "INFO partition-metadata.missing: Before this run: " in shown
+    assert (path / "t-0" / "partition.metadata").read_text() == f"version: 0\ntopic_id: {text(an_id(1))}"
+    assert "-stray" not in said("preflight", *RELEASE, path)
+    (path / "u-0").mkdir()
+    said("recover", *RELEASE, "--only-copy", "--apply", path)
+    assert [*(path / "u-0").iterdir()] == []  # of no topic
+
+
 def test_a_stray_partition_is_one_place(tmp_path: Path) -> None:
     """However many of its files are wrong too."""
     path = disk(tmp_path / "a", *GOOD, topic_id=an_id(7))

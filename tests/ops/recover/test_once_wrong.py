@@ -116,6 +116,42 @@ def test_a_last_offset_that_no_record_has_is_corrected(tmp_path: Path) -> None:
     assert "its last offset delta, 0 in place of 2" in str(draft.plan.report.findings)
 
 
+def _ended(batch: bytes, delta: int) -> bytes:
+    """A batch with another last offset delta, and a checksum to match."""
+    content = bytearray(batch)
+    content[23:27] = delta.to_bytes(4, "big", signed=True)
+    content[17:21] = crc32c.crc32c(bytes(content[21:])).to_bytes(4, "big")
+    return bytes(content)
+
+
+def test_a_last_offset_is_corrected_next_to_a_compressed_message(tmp_path: Path) -> None:
+    """Seed 460069: the first offset of such a message is not in its header, and the batch was emptied, unlisted."""
+    before, batch, after = batch_of(1, build.GZIP, 0, 2), batch_of(2, build.NONE, 3, 3), batch_of(1, build.GZIP, 4, 6)
+    written = write_batches(tmp_path, {0: [before, _ended(batch, -1), after]})
+    draft = recover(written.root, only_copy=True)
+    assert written.log(0).read_bytes() == before + batch + after
+    assert draft.plan.report.losses == ()
+    assert "its last offset delta, 0 in place of -1" in str(draft.plan.report.findings)
+
+
+@pytest.mark.parametrize("delta", [-1, 9])
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_a_last_offset_is_corrected_in_a_compacted_batch(tmp_path: Path, delta: int, is_followed: bool) -> None:
+    """Its records, or those of the next batch, were lost, unlisted: only consecutive records were recognized."""
+    records = [build.Record(offset=offset, timestamp_ms=1000, value=b"v") for offset in (3, 5)]
+    right = [batch_of(2, build.NONE, 0, 2), build.batch_v2(records)]
+    right += [batch_of(2, build.NONE, 6, 8)] if is_followed else []
+    wrong = b"".join([right[0], _ended(right[1], delta), *right[2:]])
+    written = write_batches(tmp_path, {0: right})
+    written.log(0).write_bytes(wrong)
+    for suffix in ("index", "timeindex"):
+        written.log(0, suffix).unlink()
+    draft = recover(written.root, only_copy=True)
+    contradicts = is_followed or delta < 0
+    assert written.log(0).read_bytes() == (b"".join(right) if contradicts else wrong)
+    assert draft.plan.report.losses == ()
+
+
 def _move(written: Written, base: int, numbers: range, step: int) -> None:
     """Add a number to the offsets of some batches of a segment."""
     for number in numbers:

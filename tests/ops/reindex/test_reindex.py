@@ -224,6 +224,19 @@ def test_an_empty_active_segment_gets_no_indexes(tmp_path: Path) -> None:
     assert plan(write(tmp_path / "t-0", {f"{FIRST}.log": b""})).changes == ()
 
 
+def test_a_segment_that_compaction_has_emptied_gets_its_indexes(partition: Path) -> None:
+    """Seed 460029 of recoveries: a broker recovers a segment without an offset index, and empties its other indexes."""
+    empty = [path for path in partition.glob(f"{FIRST}.*") if "index" in path.name]
+    for path in empty:
+        path.unlink()
+    (partition / f"{FIRST}.log").write_bytes(b"")
+    made = changes(apply(partition))
+    assert {name: kind for name, kind in made.items() if name.startswith(FIRST)} == {
+        f"{FIRST}.index": "create",
+        f"{FIRST}.timeindex": "create",
+    }
+
+
 def test_old_releases(tmp_path: Path) -> None:
     log = b"".join(message_v1(Record(offset=offset, timestamp_ms=offset, value=b"v" * 3000)) for offset in range(5))
     directory = write(tmp_path / "t-0", {f"{FIRST}.log": log})
