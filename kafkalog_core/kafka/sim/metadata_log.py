@@ -22,7 +22,7 @@ from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.topics.cluster_image import ClusterImage
 from kafkalog_core.topics.metadata_records import decode_record
-from kafkalog_core.topics.metadata_transactions import MetadataTransactions
+from kafkalog_core.topics.metadata_transactions import TRANSACTION_RECORDS, MetadataTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +55,7 @@ _MOST_NOTES: Final = 20
 _GOES_BACK: Final = "two segments have the same offsets"
 
 
-class StoredRecord(NamedTuple):
+class StoredRecord(Struct, frozen=True):
     """A record of a log or a snapshot.
 
     Args:
@@ -314,8 +314,7 @@ class _Reader:
         self._until = until
         self._stops_at_damage = stops_at_damage
         self._watch = watch
-        self._transactions = MetadataTransactions()
-        self._kept: dict[int, StoredRecord] = {}  # of the open transaction, by offset
+        self._transactions: MetadataTransactions[StoredRecord] = MetadataTransactions()
         self._is_over = False
 
     def read(self, partition: Partition, snapshot: FileInfo | None) -> MetadataReading:
@@ -378,27 +377,28 @@ class _Reader:
 
     def read_file(self, path: str, base_offset: int | None, begin: int) -> int | None:
         """Replay the records of a file from an offset on; return the offset after its last batch; None: it has none."""
-        reading, until, next_offset = self.reading, self._until, None
+        reading, until, next_offset, last = self.reading, self._until, None, None
         reading.paths.append(path)
         try:
             for item in stored_records(path, base_offset):
                 if isinstance(item, UnreadPlace):
                     self._lose(path, item.position, item.offset, item.detail, is_tail=item.is_tail)
                     if self._is_over:
-                        return next_offset
+                        break
                     continue
                 if item.offset > until.offset or item.timestamp_ms > until.time_ms:
                     self._is_over = True
-                    return next_offset
+                    break
                 next_offset = item.last_offset + 1
                 if item.offset >= begin:
-                    reading.end_offset, reading.end_epoch = item.offset + 1, item.epoch
-                    reading.last_ms = item.timestamp_ms
+                    last = item
                     reading.records += 1
                     self._replay(item)
         except StorageError as error:
             self._lose(path, None, next_offset, str(error))
             reading.errors.append(error)
+        if last is not None:
+            reading.end_offset, reading.end_epoch, reading.last_ms = last.offset + 1, last.epoch, last.timestamp_ms
         if next_offset is not None and not self._is_over:
             reading.end_offset = max(reading.end_offset, next_offset)
         return next_offset
@@ -407,9 +407,9 @@ class _Reader:
         value = stored.value
         if not value:
             return
-        image = self.reading.image
         try:
             if stored.control is not None:
+                image = self.reading.image
                 control, _ = decode_control_value(stored.control, value)
                 if self._watch is not None:
                     self._watch(image, stored, control)
@@ -420,17 +420,19 @@ class _Reader:
             self.reading.lose(UnreadPlace(stored.path, None, stored.offset, f"offset {stored.offset}: {error}"))
             return
         transactions = self._transactions
-        if transactions.pending is not None:
-            self._kept[stored.offset] = stored
-        for offset, each in transactions.push(stored.offset, record):
-            origin = self._kept.get(offset, stored)
-            if self._watch is not None:
-                self._watch(image, origin, each)
-            reason = image.replay(each)
-            if reason:
-                self.reading.contradict(origin, reason)
-        if transactions.pending is None and self._kept:
-            self._kept.clear()
+        if transactions.pending is None and record.name not in TRANSACTION_RECORDS:
+            self._change(stored, record)
+            return
+        for origin, each in transactions.push(stored, record):
+            self._change(origin, each)
+
+    def _change(self, stored: StoredRecord, record: MetadataRecord) -> None:
+        image = self.reading.image
+        if self._watch is not None:
+            self._watch(image, stored, record)
+        reason = image.replay(record)
+        if reason:
+            self.reading.contradict(stored, reason)
 
 
 def _segments_from(partition: Partition, offset: int) -> Sequence[Segment]:
