@@ -213,7 +213,7 @@ def _acls(admin: AdminClient) -> list[str]:
 
 
 def make(node: Broker, topics: Sequence[NewTopic]) -> None:
-    """Make topics, once the client has found a controller that is alive."""
+    """Make topics, once the client has found a controller that is alive; wait until the broker has them."""
     deadline = time.monotonic() + SECONDS
     left = {each.topic: each for each in topics}
     while left:
@@ -225,6 +225,8 @@ def make(node: Broker, topics: Sequence[NewTopic]) -> None:
             else:
                 assert time.monotonic() < deadline, error
                 time.sleep(0.5)
+    names, admin = {each.topic for each in topics}, admin_of(node)
+    wait_for(lambda: names <= admin.list_topics(timeout=SECONDS).topics.keys(), "the broker does not have the topics")
 
 
 def _code(error: BaseException) -> int:

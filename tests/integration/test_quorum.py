@@ -230,6 +230,8 @@ def _batches(node: QuorumNode) -> dict[int, bytes]:
 def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path) -> None:
     """Of two disks the leader's is the longest: it has one topic more. The other node joins without its log."""
     with cluster(_libs("4.3.1"), tmp_path) as nodes:
+        for node in nodes.values():  # while the others are stopped, the leader does not resign, and fences no broker
+            node.configure({"controller.quorum.fetch.timeout.ms": "300000", "broker.session.timeout.ms": "300000"})
         start_all(nodes)
         fill(nodes[1])
         _wait_until_copied(nodes.values())
@@ -277,26 +279,27 @@ def _voters_of(node: QuorumNode) -> set[int]:
 
 
 def _append_uncommitted(nodes: dict[int, QuorumNode]) -> int:
-    """The leader appends a topic that no follower fetches, before it resigns for that; all are killed."""
-    for _ in range(5):
-        number = quorums.leader_of(nodes)
-        leader, others = nodes[number], [node for node in nodes.values() if node.number != number]
-        admin = admin_of(leader)
-        admin.list_topics(timeout=30)
-        topic = NewTopic("uncommitted", num_partitions=1, replica_assignment=[[number]])
-        for node in others:
+    """The leader appends a topic that no follower fetches; all are killed. Return its number."""
+    number = quorums.leader_of(nodes)
+    leader = nodes[number]
+    for node in nodes.values():
+        if node is not leader:
             node.signal(signal.SIGSTOP)
-        admin.create_topics([topic], operation_timeout=1, request_timeout=20)
-        deadline = time.monotonic() + 4
-        while time.monotonic() < deadline:
-            if b"uncommitted" in b"".join(_batches(leader).values()):
-                _kill(*nodes.values())
-                return number
-            time.sleep(0.05)
-        for node in others:
-            node.signal(signal.SIGCONT)
-        described(leader)  # until they answer again
-    raise AssertionError("the leader did not append the topic")
+    topic = NewTopic("uncommitted", num_partitions=1, replica_assignment=[[number]])
+
+    def is_appended() -> bool:
+        admin = admin_of(leader)  # it asks any broker, also one that is stopped: only a new client chooses again
+        asked = admin.create_topics([topic], operation_timeout=1, request_timeout=5)["uncommitted"]
+        wait_for(lambda: _has_uncommitted(leader) or asked.done(), "the client does not give up")
+        return _has_uncommitted(leader)
+
+    wait_for(is_appended, "the leader did not append the topic")
+    _kill(*nodes.values())
+    return number
+
+
+def _has_uncommitted(node: QuorumNode) -> bool:
+    return b"uncommitted" in b"".join(_batches(node).values())
 
 
 def test_a_snapshot_that_is_newer_than_the_log(tmp_path: Path) -> None:

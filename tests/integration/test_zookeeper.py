@@ -143,10 +143,10 @@ def test_a_server_ends_a_log_at_a_transaction_without_its_end(run: Path, tmp_pat
     data = bytearray(log.read_bytes())
     data[entry.end] = 0
     log.write_bytes(data)
-    assert {"zookeeper.log-hidden", "zookeeper.gap"} <= _codes(copy)
+    restored = restore(read_data_dir(str(copy)))
+    assert {"zookeeper.log-hidden", "zookeeper.gap"} <= {finding.code for finding in restored.findings}
     with ZooKeeperServer(run.name, copy) as server:
-        assert server.starts()
-        assert server.client() != lines_of(run)
+        assert server.client() == shown_lines(restored.tree)
 
 
 def test_a_server_without_snapshots_starts_before_3_5_4_alone(run: Path, tmp_path: Path) -> None:
