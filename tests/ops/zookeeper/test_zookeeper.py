@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -214,6 +215,12 @@ def test_options_that_exclude_each_other(secured: Path) -> None:
     assert run("--tree", "--get", "/", secured / "data").exit_code == 2
     assert run("--txn-log-dir", secured, secured / "data", secured / "data2").exit_code == 2
     assert run("--get", "/", "--under", "/a", secured / "data").exit_code == 2
+
+
+def test_a_directory_of_servers_names_the_command_with_all_of_them(secured: Path) -> None:
+    shutil.copytree(secured / "data", secured.parent / "all" / "2")
+    done = run("--tree", secured.parent / "all")
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (3, f"  kafkalog zookeeper --tree {secured.parent}/all/2")
 
 
 def test_other_directories_are_refused_in_a_sentence(tmp_path: Path) -> None:
