@@ -114,7 +114,8 @@ class MetadataReading(Struct):
         path: directory of the log.
         image: of the cluster.
         is_whole: whether no record up to the moment is missing, damaged or unknown. A torn end counts as a loss,
-            although a crash may leave one: whether its batch was committed is unknown.
+            although a crash may leave one: whether its batch was committed is unknown. A damaged snapshot does not, if
+            an older one and the log from there on have its records.
         snapshot: path of the snapshot that the image begins with; None: it begins with the log.
         start_offset: of the first record that the log itself, without snapshots, has; None: it has no record.
         base_offset: the offset that the image begins with: that of the snapshot, or 0.
@@ -123,6 +124,7 @@ class MetadataReading(Struct):
         last_ms: timestamp of the last record that was read; -1: none was.
         records: number of records that were read.
         damage: places that could not be read; at most 20.
+        replaced: places in snapshots that could not be read, whose records an older one and the log have.
         contradictions: records that were left out, and why; at most 20.
         contradicted: number of those records.
         unfinished: number of records of a transaction without an end; None: there is none.
@@ -141,6 +143,7 @@ class MetadataReading(Struct):
     last_ms: int = -1
     records: int = 0
     damage: list[UnreadPlace] = field(default_factory=list)
+    replaced: list[UnreadPlace] = field(default_factory=list)
     contradictions: list[tuple[StoredRecord, str]] = field(default_factory=list)
     contradicted: int = 0
     unfinished: int | None = None
@@ -203,6 +206,7 @@ def read_image(
         return reading
     bases: list[FileInfo | None] = [*_bases(partition, until, is_oldest=is_oldest)]
     lost: list[UnreadPlace] = []
+    farthest = 0
     while True:
         base = bases.pop(0)
         reading = _Reader(path, until, stops_at_damage=stops_at_damage, watch=watch).read(partition, base)
@@ -210,8 +214,12 @@ def read_image(
         if base is None or not _lost_in(reading, base) or not bases or not _continues(partition, bases[0]):
             break
         lost += reading.damage
-    reading.damage[:0] = lost
-    reading.is_whole &= not lost
+        farthest = max(farthest, base.name.base_offset or 0)
+    if reading.end_offset >= farthest:  # the log has all that was in them
+        reading.replaced = lost
+    else:
+        reading.damage[:0] = lost
+        reading.is_whole = False
     return reading
 
 
@@ -327,6 +335,8 @@ class _Reader:
         reading.end_offset = expected
         filled = [each for each in partition.segments if each.log is not None]
         reading.start_offset = filled[0].base_offset if filled else None
+        if not partition.segments and expected:  # a node has a segment from its start on
+            self._lose(partition.path, None, expected, "no segment of the log is here")
         for number, segment in enumerate(_segments_from(partition, expected)):
             if self._is_over:
                 break
