@@ -223,6 +223,18 @@ def test_a_directory_of_servers_names_the_command_with_all_of_them(secured: Path
     assert (done.exit_code, done.stderr.splitlines()[-1]) == (3, f"  kafkalog zookeeper --tree {secured.parent}/all/2")
 
 
+def test_logs_that_are_elsewhere_are_asked_for(secured: Path) -> None:
+    elsewhere = secured / "log-dir" / "version-2"
+    elsewhere.mkdir(parents=True)
+    for log in (secured / "data" / "version-2").glob("log.*"):
+        log.rename(elsewhere / log.name)
+    answer = " ".join(run(secured / "data").stdout.partition("\n\n")[0].split())
+    assert answer.endswith("NO TRANSACTION LOG IS HERE: name dataLogDir too, with --txn-log-dir.")
+    answer = run("--txn-log-dir", elsewhere.parent, secured / "data").stdout.partition("\n\n")[0]
+    assert "zxid 0x82" in answer
+    assert "NO TRANSACTION LOG" not in answer
+
+
 def test_other_directories_are_refused_in_a_sentence(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert (done.exit_code, "no snapshot and no transaction log of ZooKeeper" in done.stderr) == (3, True)
