@@ -20,6 +20,7 @@ from kafkalog_core.errors import (
     RefusedError,
     StoreLostError,
     UnfinishedError,
+    UnknownFileError,
     WorkerLostError,
 )
 
@@ -294,6 +295,12 @@ def complete(error: KafkalogError) -> None:
         return
     if isinstance(error, DeniedError):
         error.with_command(line.with_options())
+    elif isinstance(error, UnknownFileError) and error.inside:
+        # The value of an option takes one path; of those that are arguments there may be several.
+        typed = ctx.params.get("paths") or ctx.params.get("words", ())
+        instead = line.instead_of(error.path, error.inside) if error.path in typed else None
+        shell_line = import_module("kafkalog_core.command_lines").shell_line  # as below
+        error.with_command(instead or shell_line(["kafkalog", "verify", *error.inside]))
     elif error.refusal is not None:
         once = {
             name

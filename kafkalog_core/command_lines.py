@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["CommandLine", "current_directory", "shell_line", "shell_path", "shell_word"]
 
@@ -96,6 +96,14 @@ class CommandLine(Struct, frozen=True, kw_only=True):
             text = given if equals else "".join(parts[1:])
             kept += [] if text.replace(" ", "").startswith(value) else parts
         return replace(self, arguments=(*kept, *rest))
+
+    def instead_of(self, path: str | None, others: Sequence[str]) -> str | None:
+        """Return it with other paths instead of one, ready to paste; None: that one was not typed like this."""
+        words = self.arguments
+        if path is None or path not in words:
+            return None
+        at = words.index(path)
+        return replace(self, arguments=(*words[:at], *others, *words[at + 1 :])).with_options()
 
     def _parts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the arguments before the `--` that ends the options, and the rest."""

@@ -165,7 +165,20 @@ def _denied_again(message: str, advice: str, path: str | None, prefix: str | Non
 
 
 class UnknownFileError(StorageError):
-    """A file whose name and content match no kind of file that Kafka writes."""
+    """A file whose name and content match no kind of file that Kafka writes, or a directory without such files.
+
+    `inside` are the directories in it that could be named instead.
+    """
+
+    def __init__(self, message: str, *, path: str | None = None, inside: tuple[str, ...] = ()) -> None:
+        super().__init__(message, path=path)
+        self.inside = inside
+
+    def with_command(self, line: str) -> None:
+        """Set the refused command line with the directories inside instead, ready to paste."""
+        from kafkalog_core.refusals import Refusal, WayOut  # noqa: PLC0415 -- `kafkalog --help` needs the errors alone
+
+        self.refusal = Refusal(self.message, (WayOut("name what is in there", line),))
 
 
 class SelectionError(StorageError):

@@ -12,12 +12,13 @@ from kafkalog_cli.commands.repair import RepairOptions, repair_options, run_repa
 from kafkalog_cli.options.kafka import kafka_options
 from kafkalog_cli.options.listening import parse_endpoint
 from kafkalog_core.engine.selection import Selection
-from kafkalog_core.errors import NotFoundError
+from kafkalog_core.engine.targets import names_inside
+from kafkalog_core.errors import NotFoundError, UnknownFileError
 from kafkalog_core.kafka.sim.quorum_disk import metadata_dir_of
 from kafkalog_core.ops.quorum.planning import ACTIONS, targets_of
 from kafkalog_core.ops.quorum.quorum import read_quorum
-from kafkalog_core.storage.listing import stat_path
-from kafkalog_core.storage.paths import exists
+from kafkalog_core.storage.listing import list_directory, stat_path
+from kafkalog_core.storage.paths import exists, is_directory
 from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
@@ -101,9 +102,16 @@ def _metadata_dir(path: str) -> str:
         if path in ACTIONS and not exists(path):
             raise click.UsageError(f"{path} is an action: it comes once, after the paths")
         stat_path(path)  # what is not there, or cannot be looked at, is another answer than a directory without a log
+        what = "has no metadata log (__cluster_metadata-0)"
+        below = (
+            (f"{path.rstrip('/')}/{name}" for name in names_inside(list_directory(path))) if is_directory(path) else ()
+        )
+        inside = tuple(each for each in below if metadata_dir_of(each) is not None)
+        if inside:
+            raise UnknownFileError(f"{what}, but directories in it have one", path=path, inside=inside)
         raise NotFoundError(
-            "has no metadata log (__cluster_metadata-0); name the log directory of a KRaft node that has one, by its "
-            "metadata.log.dir or else the first of its log.dirs",
+            f"{what}; name the log directory of a KRaft node that has one, by its metadata.log.dir or else the first "
+            "of its log.dirs",
             path=os.path.abspath(path),
         )
     return directory

@@ -362,6 +362,8 @@ def _first_known(found: ClusterFound) -> str:
 
 def _problems(found: ClusterFound) -> list[str]:
     row, problems = found.cluster, []
+    if any(each["code"] == "cluster.snapshot-unread" for each in found.findings):
+        problems.append("A SNAPSHOT CANNOT BE READ, and the log is read instead")
     leaderless, partitions = number(row, "leaderless"), number(row, "partitions")
     fenced, brokers = number(row, "fenced"), number(row, "brokers")
     if brokers and fenced == brokers and leaderless == partitions:

@@ -37,6 +37,7 @@ SHOWN_NODES: Final = 2000
 _NO_LEADER: Final = frozenset({-1, -2})
 _IN_ANSWER: Final = {
     "zookeeper.other-cluster": "A LOG DIRECTORY IS OF ANOTHER CLUSTER",
+    "zookeeper.no-log": "NO TRANSACTION LOG IS HERE: name dataLogDir too, with --txn-log-dir",
     "zookeeper.no-snapshot": "NO SNAPSHOT CAN BE USED, so that a server of 3.5.4 or later does not start",
 }
 

@@ -33,7 +33,7 @@ from kafkalog_core.format.names import (
     parse_file_name,
 )
 from kafkalog_core.format.sniff import SNIFF_BYTES, ContentKind, FileContent, sniff
-from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
+from kafkalog_core.storage.listing import DirectoryInfo, FileInfo, Listing, list_directory, stat_path
 from kafkalog_core.storage.logdir import (
     BROKER_KINDS,
     LogDir,
@@ -62,6 +62,7 @@ __all__ = [
     "Selection",
     "Target",
     "check_topics",
+    "names_inside",
     "partition_names",
     "resolve",
     "same_partitions",
@@ -321,7 +322,7 @@ def _directory_targets(listing: Listing, identity: _Identity, *, empty_dirs: boo
             return [target]
     if empty_dirs and log_dir.is_empty:
         return [LogDirTarget(log_dir=log_dir, partitions=(), is_whole=True)]
-    raise UnknownFileError(_what_it_is(listing), path=listing.path)
+    raise _unknown(listing)
 
 
 def _is_log_dir(log_dir: LogDir, *, has_log: bool) -> bool:
@@ -353,31 +354,35 @@ def where_to_look(path: str) -> str:
     return f"log.dirs in server.properties lists the log directories of a broker; this command finds them too: {find}"
 
 
-def _what_it_is(listing: Listing) -> str:
+def _unknown(listing: Listing) -> UnknownFileError:
     if not listing.files and not listing.directories:
         what = "an empty directory; a partition directory, a log directory or a file of one was expected"
-        return f"{what}; {where_to_look(listing.path)}"
-    inside = [place.raw_name for place in listing.directories if _is_target_inside(place.path)]
+        return UnknownFileError(f"{what}; {where_to_look(listing.path)}", path=listing.path)
+    inside = list(names_inside(listing))
     what = "no partition directories and no segment files in it"
     if not inside:
-        return f"{what}; {where_to_look(listing.path)}"
+        return UnknownFileError(f"{what}; {where_to_look(listing.path)}", path=listing.path)
     shown = ", ".join(repr(name) for name in inside[:_NAMES_SHOWN])
     more = f" and {len(inside) - _NAMES_SHOWN} more" if len(inside) > _NAMES_SHOWN else ""
-    paths = shlex.join(os.path.join(listing.path, name) for name in inside[:_NAMES_SHOWN])
-    return f"{what}; there are in {shown}{more}: kafkalog verify {paths}"
+    paths = tuple(os.path.join(listing.path, name) for name in inside)
+    return UnknownFileError(f"{what}, but in {shown}{more}", path=listing.path, inside=paths)
 
 
-def _is_target_inside(path: str) -> bool:
-    """Return whether a directory is itself a partition or a log directory, so that an error can name it."""
-    if holds_segments(path) or is_broker_dir(path):
-        return True
-    try:
-        directories = list_directory(path).directories
-    except StorageError:
-        return False
-    return any(
-        parse_directory_name(place.raw_name).is_partition and holds_segments(place.path) for place in directories
-    )
+def names_inside(listing: Listing) -> Iterator[str]:
+    """Yield the directories that an error can name: partitions and log directories, and log directories in others."""
+    for place in listing.directories:
+        try:
+            directories: Sequence[DirectoryInfo] = list_directory(place.path).directories
+        except StorageError:
+            directories = ()
+        if holds_segments(place.path) or is_broker_dir(place.path) or any(map(_is_partition, directories)):
+            yield place.raw_name
+        else:
+            yield from (f"{place.raw_name}/{each.raw_name}" for each in directories if is_broker_dir(each.path))
+
+
+def _is_partition(place: DirectoryInfo) -> bool:
+    return parse_directory_name(place.raw_name).is_partition and holds_segments(place.path)
 
 
 # --- selection and order ----------------------------------------------------------------------------------------------

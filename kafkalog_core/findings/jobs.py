@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.findings.kinds import VERIFY, FindingType
+from kafkalog_core.findings.metadata_log import SNAPSHOT_CURE
 
 __all__ = ["CATALOGS", "CLUSTER", "EXPORTS", "GROUPS", "LOOKUPS", "REPLICAS"]
 
@@ -265,6 +266,15 @@ CLUSTER: Final = {
             "The cluster is shown as it was after the last record before the damage. A damaged or missing batch may "
             "hold any change: a topic, a leader, a setting."
         ),
+        next_step=_AT_FILE,
+    ),
+    "cluster.snapshot-unread": FindingType(
+        "error",
+        "The snapshot cannot be read{place}: {problem}. The log before it has the same records, and the cluster is "
+        "shown as a whole.",
+        "Depends on the damage: kafkalog preflight simulates the next start.",
+        SNAPSHOT_CURE,
+        "The cluster is read from an older snapshot, or from the start, and the log from there on.",
         next_step=_AT_FILE,
     ),
     "cluster.contradiction": FindingType(

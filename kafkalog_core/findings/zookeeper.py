@@ -69,6 +69,14 @@ ZOOKEEPER: Final = {
         "snapshot that it followed was.",
         next_step=_WITH_OTHERS,
     ),
+    "zookeeper.no-log": FindingType(
+        "warning",
+        "There is a snapshot of {zxid}, but no transaction log: later transactions are unknown.",
+        _NOT_A_BROKER,
+        f"If zoo.cfg has dataLogDir, name that directory too, with --txn-log-dir. {_OTHER_SERVERS}",
+        "A server logs each transaction before it is in a snapshot, and keeps the logs since the last ones.",
+        next_step="kafkalog zookeeper --txn-log-dir DATA_LOG_DIR {file}",
+    ),
     "zookeeper.no-snapshot": FindingType(
         "info",
         "There are transaction logs, but no snapshot that can be used. ZooKeeper 3.5.4 and later do not start on them, "

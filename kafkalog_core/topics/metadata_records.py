@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafkalog_core.errors import FieldError, ProtocolError
 from kafkalog_core.format.control import FlexibleReader
+from kafkalog_core.structs import Struct
 from kafkalog_core.topics.record_decoders import metadata_record_names
 from kafkalog_core.wire.codec import codec
 
@@ -55,7 +56,7 @@ class MetadataFrame(NamedTuple):
     fields_at: int
 
 
-class MetadataRecord(NamedTuple):
+class MetadataRecord(Struct, frozen=True):
     """A decoded record.
 
     Args:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog_core.topics.metadata_records import MetadataRecord
 
-__all__ = ["MetadataTransactions"]
+__all__ = ["TRANSACTION_RECORDS", "MetadataTransactions"]
+
+TRANSACTION_RECORDS: Final = frozenset(("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"))
+"""The names of the records that begin and end a transaction; a record outside of one takes effect at once."""
+Origin = TypeVar("Origin")
 
 
-class MetadataTransactions:
+class MetadataTransactions(Generic[Origin]):
     """The transactions of a metadata log (KIP-868): their records take effect at their end, or never.
 
     Attributes:
-        pending: records of a transaction that has not ended; None: there is none.
+        pending: records of a transaction that has not ended, each with where it is from; None: there is none.
         aborted: how many records of aborted transactions were dropped.
     """
 
     def __init__(self) -> None:
-        self.pending: list[tuple[int, MetadataRecord]] | None = None
+        self.pending: list[tuple[Origin, MetadataRecord]] | None = None
         self.aborted = 0
 
-    def push(self, offset: int, record: MetadataRecord) -> Sequence[tuple[int, MetadataRecord]]:
-        """Take the next record; return those that take effect now, each with its offset (`MetadataBatchLoader`)."""
+    def push(self, origin: Origin, record: MetadataRecord) -> Sequence[tuple[Origin, MetadataRecord]]:
+        """Take the next record; return those that take effect now, each with its origin (`MetadataBatchLoader`)."""
         name = record.name
         if name == "BeginTransactionRecord":
             self.pending = []
@@ -38,6 +42,6 @@ class MetadataTransactions:
             self.pending = None
             return ()
         if self.pending is not None:
-            self.pending.append((offset, record))
+            self.pending.append((origin, record))
             return ()
-        return ((offset, record),)
+        return ((origin, record),)

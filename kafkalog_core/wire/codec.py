@@ -42,6 +42,8 @@ _FIXED: Final = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32":
 VERSION_BYTES: Final = 2
 """Bytes of the type or version in front of each key and value of Kafka's own topics, which no schema has."""
 _SMALLEST_ELEMENT: Final = 1
+_SHORT: Final = 16
+"""Arrays of fixed values with fewer elements, such as lists of replicas, have a reader made once for each length."""
 MAX_ELEMENTS: Final = 1_000_000
 """Elements of the arrays of one message, each of which takes far more memory than its bytes.
 
@@ -159,6 +161,12 @@ def _many(what: str, count: int, left: int) -> ElementLimitError:
     return ElementLimitError(f"{what} has {count} elements, and at most {left} more are read of this message")
 
 
+@cache
+def _array_readers(code: str) -> tuple[Callable[[bytes | memoryview, int], tuple[Any, ...]], ...]:
+    """Return what reads an array of fixed values, by its length while that is below `_SHORT`."""
+    return tuple(struct.Struct(f">{count}{code}").unpack_from for count in range(_SHORT))
+
+
 class _Source:
     """The source of the functions of one version of a message, and the names that it uses.
 
@@ -170,6 +178,7 @@ class _Source:
         self.lines: list[str] = []
         self.space: dict[str, Any] = {"varint": _varint, "put_varint": _put_varint, "short": _short, "V": _VARINTS}
         self.space["many"] = _many
+        self.space["unpack"] = struct.unpack_from
         self._version = version
         self._is_flexible = is_flexible
         self._count = 0
@@ -270,12 +279,15 @@ class _Source:
         body += ["c[0] -= n", f"if c[0] < 0: raise many({what}, n, c[0] + n)"]
         code = _FIXED.get(field.type)
         if code is not None:
-            unpack = self._constant("unpack_", struct.unpack_from)
-            code = f"{{n}}{code}" if code[0] != "1" else ""
-            if code:
-                body.append(f"{target} = list({unpack}(f'>{code}', b, p)); p += n * {least}")
+            body.append(f"q = p + n * {least}")
+            if field.type == "uuid":  # `b` and `p` in a comprehension would make all uses of them slower
+                split = self._constant("split_", struct.Struct(code).iter_unpack)
+                body.append(f"{target} = [x for x, in {split}(b[p:q])]; p = q")
             else:
-                body.append(f"{target} = [bytes(b[p + 16 * i:p + 16 * i + 16]) for i in range(n)]; p += n * {least}")
+                readers = self._constant("readers_", _array_readers(code))
+                body.append(
+                    f"{target} = list({readers}[n](b, p) if n < {_SHORT} else unpack(f'>{{n}}{code}', b, p)); p = q"
+                )
             return
         body.append(f"{target} = []")
         body.append(f"append_{field.name} = {target}.append")

@@ -344,8 +344,16 @@ def test_a_directory_of_log_directories_names_them(tmp_path: Path, log_dir: Path
     (tmp_path / "other" / "deeper").mkdir(parents=True)
     error = refusal(tmp_path)
     assert isinstance(error, UnknownFileError)
-    paths = " ".join(str(tmp_path / name) for name in ("case", "data", "more"))
-    assert str(error).endswith(f"; there are in 'case', 'data', 'more': kafkalog verify {paths}")
+    assert str(error).endswith(", but in 'case', 'data', 'more'")
+    assert error.inside == tuple(str(tmp_path / name) for name in ("case", "data", "more"))
+
+
+def test_a_directory_of_volumes_names_the_log_directories_in_them(tmp_path: Path, log_dir: Path) -> None:
+    shutil.copytree(log_dir, tmp_path / "disks" / "pvc-1" / "kafka-log0")
+    (tmp_path / "disks" / "pvc-2").mkdir()
+    error = refusal(tmp_path / "disks")
+    assert isinstance(error, UnknownFileError)
+    assert error.inside == (str(tmp_path / "disks" / "pvc-1" / "kafka-log0"),)
 
 
 def test_a_lock(log_dir: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
@@ -185,7 +185,10 @@ def admin_of(node: Broker) -> AdminClient:
     return AdminClient({"bootstrap.servers": node.bootstrap, **QUIET})
 
 
-def fill(node: Broker, topics: Sequence[str] = ("a", "b", "c", "d", "e"), replicas: int = 3) -> None:
+TOPICS: Final = ("a", "b", "c", "d", "e")
+
+
+def fill(node: Broker, topics: Sequence[str] = TOPICS, replicas: int = 3) -> None:
     """Topics with settings, and an ACL for each."""
     made = [
         NewTopic(name, num_partitions=3, replication_factor=replicas, config={"retention.ms": str(1000000 + number)})
@@ -202,7 +205,6 @@ def fill(node: Broker, topics: Sequence[str] = ("a", "b", "c", "d", "e"), replic
     admin = admin_of(node)
     for future in admin.create_acls(bindings).values():
         future.result(SECONDS)
-    wait_for(lambda: set(topics) <= {text.split()[0] for text in _acls(admin)}, "the broker does not have the ACLs")
 
 
 def _acls(admin: AdminClient) -> list[str]:
@@ -231,19 +233,31 @@ def _code(error: BaseException) -> int:
     return error.args[0].code() if isinstance(error, KafkaException) else 0
 
 
-def described(node: Broker) -> dict[str, object]:
-    """The topics with their partitions' replicas and settings, and the ACLs, as an administrator reads them."""
+def described(node: Broker, topics: Sequence[str] = (), acls: int = 0) -> dict[str, object]:
+    """The topics with their partitions' replicas and settings, and the ACLs, as an administrator reads them.
+
+    A client asks any broker of the cluster, also one that has older metadata than the others.
+
+    Args:
+        node: that the client asks first.
+        topics: that are there; it is asked again until they are.
+        acls: how many are there, likewise.
+    """
     deadline = time.monotonic() + SECONDS
     while True:
         try:
-            return _described(admin_of(node))  # each time a new one, which asks where the controller is
+            found = _described(admin_of(node))  # each time a new one, which asks where the controller is
         except KafkaException:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.5)
+        else:
+            if found["topics"].keys() >= set(topics) and len(found["acls"]) >= acls:
+                return found
+            assert time.monotonic() < deadline, found
+        time.sleep(0.5)
 
 
-def _described(admin: AdminClient) -> dict[str, object]:
+def _described(admin: AdminClient) -> dict[str, Any]:
     topics = admin.list_topics(timeout=SECONDS).topics
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in topics]
     configs = {

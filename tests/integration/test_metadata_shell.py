@@ -86,7 +86,8 @@ def _texts(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, str]]:
         if row["name"] not in {"metadata.version", "kraft.version"}:
             yield f"features/finalized_{row['name']}", str(row["level"])
     (cluster,) = rows["cluster"]
-    yield "producerIds/nextProducerId", str(cluster["next_producer_id"])
+    # Before a broker asks for its first block of ids, Kafka's image has -1 (ProducerIdsImage.EMPTY).
+    yield "producerIds/nextProducerId", str(cluster["next_producer_id"] or -1)
     yield from _topics(rows)
 
 

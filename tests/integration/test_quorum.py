@@ -16,7 +16,7 @@ from kafkalog_core.format.control import KRaftVoters
 from kafkalog_core.format.control_writer import encode_quorum_batch
 from kafkalog_core.kafka.sim.quorum_disk import read_quorum_disk
 from tests.integration import quorums
-from tests.integration.quorums import admin_of, cluster, described, fill, leaders, make, start_all, wait_for
+from tests.integration.quorums import TOPICS, admin_of, cluster, described, fill, leaders, make, start_all, wait_for
 from tests.integration.repairing import run
 from tests.support import jars
 
@@ -88,7 +88,7 @@ def test_the_only_disk_that_is_left(release: str, is_static: bool, tmp_path: Pat
         fill(nodes[1])
         make(nodes[1], [NewTopic("gone", num_partitions=1, replica_assignment=[[2, 3]])])
         _wait_until_copied(nodes.values())
-        before = _own(described(nodes[1]))
+        before = _own(described(nodes[1], (*TOPICS, "gone"), len(TOPICS)))
         _kill(*nodes.values())
         for number in (2, 3):
             shutil.rmtree(nodes[number].log_dir)
@@ -145,7 +145,7 @@ def test_other_addresses(release: str, tmp_path: Path) -> None:
         start_all(nodes)
         fill(nodes[1])
         _wait_until_copied(nodes.values())
-        before = _own(described(nodes[1]))
+        before = _own(described(nodes[1], TOPICS, len(TOPICS)))
         _kill(*nodes.values())
         places = nodes[1].places
         places.move()
@@ -164,7 +164,7 @@ def test_brokers_that_have_more_than_the_survivor(tmp_path: Path) -> None:
         start_all(nodes)
         fill(nodes[1])
         _wait_until_copied(nodes.values())
-        before = _own(described(nodes[1]))
+        before = _own(described(nodes[1], TOPICS, len(TOPICS)))
         survivor, stopped, running = nodes[1], nodes[4], nodes[5]
         survivor.kill()
         make(nodes[2], [NewTopic("late", num_partitions=1, replica_assignment=[[4]])])
@@ -230,10 +230,12 @@ def _batches(node: QuorumNode) -> dict[int, bytes]:
 def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path) -> None:
     """Of two disks the leader's is the longest: it has one topic more. The other node joins without its log."""
     with cluster(_libs("4.3.1"), tmp_path) as nodes:
+        for node in nodes.values():  # while the others are stopped, the leader does not resign, and fences no broker
+            node.configure({"controller.quorum.fetch.timeout.ms": "300000", "broker.session.timeout.ms": "300000"})
         start_all(nodes)
         fill(nodes[1])
         _wait_until_copied(nodes.values())
-        before = _own(described(nodes[1]))
+        before = _own(described(nodes[1], TOPICS, len(TOPICS)))
         number = _append_uncommitted(nodes)
         leader, others = nodes[number], [node for node in nodes.values() if node.number != number]
         other, gone = others
@@ -277,26 +279,27 @@ def _voters_of(node: QuorumNode) -> set[int]:
 
 
 def _append_uncommitted(nodes: dict[int, QuorumNode]) -> int:
-    """The leader appends a topic that no follower fetches, before it resigns for that; all are killed."""
-    for _ in range(5):
-        number = quorums.leader_of(nodes)
-        leader, others = nodes[number], [node for node in nodes.values() if node.number != number]
-        admin = admin_of(leader)
-        admin.list_topics(timeout=30)
-        topic = NewTopic("uncommitted", num_partitions=1, replica_assignment=[[number]])
-        for node in others:
+    """The leader appends a topic that no follower fetches; all are killed. Return its number."""
+    number = quorums.leader_of(nodes)
+    leader = nodes[number]
+    for node in nodes.values():
+        if node is not leader:
             node.signal(signal.SIGSTOP)
-        admin.create_topics([topic], operation_timeout=1, request_timeout=20)
-        deadline = time.monotonic() + 4
-        while time.monotonic() < deadline:
-            if b"uncommitted" in b"".join(_batches(leader).values()):
-                _kill(*nodes.values())
-                return number
-            time.sleep(0.05)
-        for node in others:
-            node.signal(signal.SIGCONT)
-        described(leader)  # until they answer again
-    raise AssertionError("the leader did not append the topic")
+    topic = NewTopic("uncommitted", num_partitions=1, replica_assignment=[[number]])
+
+    def is_appended() -> bool:
+        admin = admin_of(leader)  # it asks any broker, also one that is stopped: only a new client chooses again
+        asked = admin.create_topics([topic], operation_timeout=1, request_timeout=5)["uncommitted"]
+        wait_for(lambda: _has_uncommitted(leader) or asked.done(), "the client does not give up")
+        return _has_uncommitted(leader)
+
+    wait_for(is_appended, "the leader did not append the topic")
+    _kill(*nodes.values())
+    return number
+
+
+def _has_uncommitted(node: QuorumNode) -> bool:
+    return b"uncommitted" in b"".join(_batches(node).values())
 
 
 def test_a_snapshot_that_is_newer_than_the_log(tmp_path: Path) -> None:
@@ -309,9 +312,9 @@ def test_a_snapshot_that_is_newer_than_the_log(tmp_path: Path) -> None:
         survivor = nodes[1]
         survivor.kill()
         fill(nodes[2], ("b", "c"), replicas=2)
-        filled = _newest(nodes[2])
-        wait_for(lambda: _newest(nodes[2]) > filled, "no snapshot")  # which has all of that
-        before = _own(described(nodes[2]))
+        filled = max(_batches(nodes[2]))
+        wait_for(lambda: _newest(nodes[2]) > f"{filled:020}", "no snapshot")  # which has all of that
+        before = _own(described(nodes[2], ("a", "b", "c"), 3))
         _kill(nodes[2], nodes[3])
         end = max(_batches(survivor))
         snapshot = max(nodes[2].metadata_dir.glob("*.checkpoint"))
@@ -334,7 +337,7 @@ def test_the_end_is_cut_on_every_disk(tmp_path: Path) -> None:
         start_all(nodes)
         fill(nodes[1])
         _wait_until_copied(nodes.values())
-        before = _own(described(nodes[1]))
+        before = _own(described(nodes[1], TOPICS, len(TOPICS)))
         end = max(_batches(nodes[1]))
         admin = admin_of(nodes[1])
         for future in admin.delete_topics(["a", "b"], operation_timeout=20).values():

@@ -144,9 +144,13 @@ def test_a_server_ends_a_log_at_a_transaction_without_its_end(run: Path, tmp_pat
     data[entry.end] = 0
     log.write_bytes(data)
     assert {"zookeeper.log-hidden", "zookeeper.gap"} <= _codes(copy)
+    for later in log.parent.glob("log.*"):
+        if int(later.suffix[1:], 16) > int(log.suffix[1:], 16):
+            later.unlink()
+    last = int(log.suffix[1:], 16) + _NUMBER - 1  # before the damaged one, as the name of a log is its first zxid
+    before = restore(read_data_dir(str(run / "data")), UntilZxid(zxid=last))
     with ZooKeeperServer(run.name, copy) as server:
-        assert server.starts()
-        assert server.client() != lines_of(run)
+        assert server.client() == shown_lines(before.tree)
 
 
 def test_a_server_without_snapshots_starts_before_3_5_4_alone(run: Path, tmp_path: Path) -> None:

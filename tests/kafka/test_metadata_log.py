@@ -114,8 +114,19 @@ def test_a_damaged_snapshot_is_not_the_only_way_to_an_image(tmp_path: Path) -> N
     newest = snapshot(log, 2, topic_record("t"), is_whole=False)
     reading = read_image(str(log))
     assert sorted(reading.image.topic_ids) == ["t", "u", "v"]
-    assert (reading.is_whole, reading.base_offset) == (False, 1)
-    assert [each.path for each in reading.damage] == [str(newest)]
+    assert (reading.is_whole, reading.base_offset) == (True, 1), "the log has all that the snapshot had"
+    assert ([each.path for each in reading.replaced], reading.damage) == ([str(newest)], [])
+    snapshot(log, 9, topic_record("t"), is_whole=False)
+    ahead = read_image(str(log))
+    assert (ahead.is_whole, ahead.end_offset, sorted(ahead.image.topic_ids)) == (False, 3, ["t", "u", "v"])
+
+
+def test_a_snapshot_without_any_segment(tmp_path: Path) -> None:
+    log = write(tmp_path / "log", topic_record("t"), topic_record("u", 2))
+    snapshot(log, 1, topic_record("t"))
+    (log / FIRST).unlink()
+    reading = read_image(str(log))
+    assert (reading.is_whole, reading.end_offset, sorted(reading.image.topic_ids)) == (False, 1, ["t"])
 
 
 def test_what_follows_damage_is_unknown_or_taken_as_evidence(tmp_path: Path) -> None:

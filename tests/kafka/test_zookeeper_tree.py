@@ -169,7 +169,7 @@ def test_a_fuzzy_snapshot_without_its_log_is_of_no_moment(tmp_path: Path) -> Non
             path.unlink()
     found = restored(directory)
     assert (found.last_zxid, found.gaps) == (0x49, [(0x4A, 0x4A)])
-    assert [each.code for each in found.findings] == ["zookeeper.gap"]
+    assert [each.code for each in found.findings] == ["zookeeper.no-log", "zookeeper.gap"]
 
 
 def test_the_tree_at_a_moment_within_a_fuzzy_snapshot_begins_with_an_older_one(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.topics.cluster_image import ClusterImage
 from kafkalog_core.topics.metadata_records import decode_record
-from kafkalog_core.topics.metadata_transactions import MetadataTransactions
+from kafkalog_core.topics.metadata_transactions import TRANSACTION_RECORDS, MetadataTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +55,7 @@ _MOST_NOTES: Final = 20
 _GOES_BACK: Final = "two segments have the same offsets"
 
 
-class StoredRecord(NamedTuple):
+class StoredRecord(Struct, frozen=True):
     """A record of a log or a snapshot.
 
     Args:
@@ -114,7 +114,8 @@ class MetadataReading(Struct):
         path: directory of the log.
         image: of the cluster.
         is_whole: whether no record up to the moment is missing, damaged or unknown. A torn end counts as a loss,
-            although a crash may leave one: whether its batch was committed is unknown.
+            although a crash may leave one: whether its batch was committed is unknown. A damaged snapshot does not, if
+            an older one and the log from there on have its records.
         snapshot: path of the snapshot that the image begins with; None: it begins with the log.
         start_offset: of the first record that the log itself, without snapshots, has; None: it has no record.
         base_offset: the offset that the image begins with: that of the snapshot, or 0.
@@ -123,6 +124,7 @@ class MetadataReading(Struct):
         last_ms: timestamp of the last record that was read; -1: none was.
         records: number of records that were read.
         damage: places that could not be read; at most 20.
+        replaced: places in snapshots that could not be read, whose records an older one and the log have.
         contradictions: records that were left out, and why; at most 20.
         contradicted: number of those records.
         unfinished: number of records of a transaction without an end; None: there is none.
@@ -141,6 +143,7 @@ class MetadataReading(Struct):
     last_ms: int = -1
     records: int = 0
     damage: list[UnreadPlace] = field(default_factory=list)
+    replaced: list[UnreadPlace] = field(default_factory=list)
     contradictions: list[tuple[StoredRecord, str]] = field(default_factory=list)
     contradicted: int = 0
     unfinished: int | None = None
@@ -203,6 +206,7 @@ def read_image(
         return reading
     bases: list[FileInfo | None] = [*_bases(partition, until, is_oldest=is_oldest)]
     lost: list[UnreadPlace] = []
+    farthest = 0
     while True:
         base = bases.pop(0)
         reading = _Reader(path, until, stops_at_damage=stops_at_damage, watch=watch).read(partition, base)
@@ -210,8 +214,12 @@ def read_image(
         if base is None or not _lost_in(reading, base) or not bases or not _continues(partition, bases[0]):
             break
         lost += reading.damage
-    reading.damage[:0] = lost
-    reading.is_whole &= not lost
+        farthest = max(farthest, base.name.base_offset or 0)
+    if reading.end_offset >= farthest:  # the log has all that was in them
+        reading.replaced = lost
+    else:
+        reading.damage[:0] = lost
+        reading.is_whole = False
     return reading
 
 
@@ -314,8 +322,7 @@ class _Reader:
         self._until = until
         self._stops_at_damage = stops_at_damage
         self._watch = watch
-        self._transactions = MetadataTransactions()
-        self._kept: dict[int, StoredRecord] = {}  # of the open transaction, by offset
+        self._transactions: MetadataTransactions[StoredRecord] = MetadataTransactions()
         self._is_over = False
 
     def read(self, partition: Partition, snapshot: FileInfo | None) -> MetadataReading:
@@ -328,6 +335,8 @@ class _Reader:
         reading.end_offset = expected
         filled = [each for each in partition.segments if each.log is not None]
         reading.start_offset = filled[0].base_offset if filled else None
+        if not partition.segments and expected:  # a node has a segment from its start on
+            self._lose(partition.path, None, expected, "no segment of the log is here")
         for number, segment in enumerate(_segments_from(partition, expected)):
             if self._is_over:
                 break
@@ -378,27 +387,28 @@ class _Reader:
 
     def read_file(self, path: str, base_offset: int | None, begin: int) -> int | None:
         """Replay the records of a file from an offset on; return the offset after its last batch; None: it has none."""
-        reading, until, next_offset = self.reading, self._until, None
+        reading, until, next_offset, last = self.reading, self._until, None, None
         reading.paths.append(path)
         try:
             for item in stored_records(path, base_offset):
                 if isinstance(item, UnreadPlace):
                     self._lose(path, item.position, item.offset, item.detail, is_tail=item.is_tail)
                     if self._is_over:
-                        return next_offset
+                        break
                     continue
                 if item.offset > until.offset or item.timestamp_ms > until.time_ms:
                     self._is_over = True
-                    return next_offset
+                    break
                 next_offset = item.last_offset + 1
                 if item.offset >= begin:
-                    reading.end_offset, reading.end_epoch = item.offset + 1, item.epoch
-                    reading.last_ms = item.timestamp_ms
+                    last = item
                     reading.records += 1
                     self._replay(item)
         except StorageError as error:
             self._lose(path, None, next_offset, str(error))
             reading.errors.append(error)
+        if last is not None:
+            reading.end_offset, reading.end_epoch, reading.last_ms = last.offset + 1, last.epoch, last.timestamp_ms
         if next_offset is not None and not self._is_over:
             reading.end_offset = max(reading.end_offset, next_offset)
         return next_offset
@@ -407,9 +417,9 @@ class _Reader:
         value = stored.value
         if not value:
             return
-        image = self.reading.image
         try:
             if stored.control is not None:
+                image = self.reading.image
                 control, _ = decode_control_value(stored.control, value)
                 if self._watch is not None:
                     self._watch(image, stored, control)
@@ -420,17 +430,19 @@ class _Reader:
             self.reading.lose(UnreadPlace(stored.path, None, stored.offset, f"offset {stored.offset}: {error}"))
             return
         transactions = self._transactions
-        if transactions.pending is not None:
-            self._kept[stored.offset] = stored
-        for offset, each in transactions.push(stored.offset, record):
-            origin = self._kept.get(offset, stored)
-            if self._watch is not None:
-                self._watch(image, origin, each)
-            reason = image.replay(each)
-            if reason:
-                self.reading.contradict(origin, reason)
-        if transactions.pending is None and self._kept:
-            self._kept.clear()
+        if transactions.pending is None and record.name not in TRANSACTION_RECORDS:
+            self._change(stored, record)
+            return
+        for origin, each in transactions.push(stored, record):
+            self._change(origin, each)
+
+    def _change(self, stored: StoredRecord, record: MetadataRecord) -> None:
+        image = self.reading.image
+        if self._watch is not None:
+            self._watch(image, stored, record)
+        reason = image.replay(record)
+        if reason:
+            self.reading.contradict(stored, reason)
 
 
 def _segments_from(partition: Partition, offset: int) -> Sequence[Segment]:

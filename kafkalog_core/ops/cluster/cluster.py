@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.report import Report
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Severity
-    from kafkalog_core.kafka.sim.metadata_log import StoredRecord, Until
+    from kafkalog_core.kafka.sim.metadata_log import StoredRecord, UnreadPlace, Until
     from kafkalog_core.ops.cluster.image_rows import FormerLeaders
     from kafkalog_core.ops.cluster.request import ClusterRequest, Row
     from kafkalog_core.progress import Progress
@@ -120,7 +120,8 @@ def _named(targets: Iterable[Target]) -> tuple[ClusterDisks, set[str]]:
     for target in targets:
         seen.add(target.path)
         if isinstance(target, FileTarget):
-            disks.files.append(target.path)
+            if target.kind in {FileKind.LOG, FileKind.KRAFT_SNAPSHOT}:
+                disks.files.append(target.path)
         elif isinstance(target, LogDirTarget):
             if target.broker_path is not None:
                 disks.log_dirs[target.path] = target.partitions
@@ -176,6 +177,7 @@ def cluster(
     reading, copies = read_newest(disks, request.until, watch_leaders(former))
     image = reading.image
     leaders = _Leaders(reading, former, disks)
+    _check_nodes(request, image, leaders.voters)
     volumes = Volumes(disks.log_dirs, image)
     log_dir = os.path.dirname(reading.path)
     identity = identity_of(log_dir)
@@ -196,6 +198,7 @@ def _of_zookeeper(request: ClusterRequest, report: Report, progress: Progress) -
     """Return the result from the tree of ZooKeeper. Raises SelectionError, StorageError."""
     disks = log_dirs_of(request)
     reading = read_zookeeper(request, [*disks.log_dirs], progress)
+    _check_nodes(request, reading.image, ())
     volumes = Volumes(disks.log_dirs, reading.image)
     result = ClusterFound(cluster=reading.summary())
     _add_image(result, request, reading.image, volumes, {})
@@ -254,6 +257,15 @@ def _chosen(image: ClusterImage, globs: Sequence[str]) -> list[str]:
     if not chosen:
         raise SelectionError(f"no topic of the cluster matches {' or '.join(globs)}")
     return chosen
+
+
+def _check_nodes(request: ClusterRequest, image: ClusterImage, voters: Iterable[int]) -> None:
+    """Raise SelectionError if the cluster has none of the nodes that are asked for."""
+    if request.brokers:
+        known = {*image.brokers, *image.controllers, *voters, *image.nodes_with_replicas}
+        if known.isdisjoint(request.brokers):
+            asked, has = (first_of(sorted(ids)) for ids in (request.brokers, known))
+            raise SelectionError(f"no node of the cluster has the id {asked}; its nodes: {has or 'none'}")
 
 
 # --- leaders ----------------------------------------------------------------------------------------------------------
@@ -393,8 +405,9 @@ def count_read(report: Report, reading: MetadataReading) -> None:
 def unread_findings(reading: MetadataReading) -> Iterator[Row]:
     """Yield a finding for each place that could not be read, and for the records that were left out."""
     end = reading.end_offset
+    for each in reading.replaced[:_SHOWN]:
+        yield found("cluster.snapshot-unread", each.path, place=_place(each), problem=each.detail).row()
     for each in reading.damage[:_SHOWN]:
-        position = "" if each.position is None else f" at byte {each.position}"
         # A torn append and zeros are what a crash leaves, and a start truncates them.
         severity: Severity = "warning" if each.is_tail else "error"
         yield found(
@@ -402,7 +415,7 @@ def unread_findings(reading: MetadataReading) -> Iterator[Row]:
             each.path,
             offset=each.offset,
             severity=severity,
-            place=position,
+            place=_place(each),
             problem=each.detail,
             end=end,
         ).row()
@@ -410,6 +423,10 @@ def unread_findings(reading: MetadataReading) -> Iterator[Row]:
         stored, reason = reading.contradictions[0]
         records = count_of(reading.contradicted, "record")
         yield found("cluster.contradiction", stored.path, offset=stored.offset, records=records, problem=reason).row()
+
+
+def _place(unread: UnreadPlace) -> str:
+    return "" if unread.position is None else f" at byte {unread.position}"
 
 
 def _notes(

@@ -156,6 +156,14 @@ def test_what_has_no_metadata_log(tmp_path: Path, disk: Path) -> None:
     assert "IS EMPTY: its metadata log has no record" in command(new).splitlines()[0]
 
 
+def test_a_directory_of_disks_names_the_command_with_all_of_them(disk: Path) -> None:
+    copy = shutil.copytree(disk, disk.parent / "volumes" / "b 2" / "kafka")
+    done = CliRunner().invoke(cli, ["cluster", "--config", f"{copy.parents[1]}/"], catch_exceptions=False)
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (3, f"  kafkalog cluster --config '{copy}'")
+    done = CliRunner().invoke(cli, ["cluster", f"{copy.parents[2]}/v*"], catch_exceptions=False)
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (3, f"  kafkalog verify '{copy}'")  # a glob was typed
+
+
 def test_a_snapshot_that_is_named_itself() -> None:
     (cluster,) = rows("cluster", DEMO / METADATA / f"{0:020}-{0:010}.checkpoint")
     assert (cluster["kraft_version"], len(cluster["voters"]), cluster["topics"]) == (1, 1, 0)

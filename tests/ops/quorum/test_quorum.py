@@ -392,6 +392,12 @@ def test_paths_that_are_no_log_directory(tmp_path: Path) -> None:
         assert (reason in done.stderr, done.exit_code in {2, 3}) == (True, True), done.stderr
 
 
+def test_a_directory_of_disks_names_the_command_with_all_of_them(disks: Path) -> None:
+    done = CliRunner().invoke(cli, ["quorum", str(disks), "force-standalone"])
+    named = " ".join(str(disks / number) for number in "1234")
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (3, f"  kafkalog quorum {named} force-standalone")
+
+
 def test_the_directory_of_the_log(disks: Path) -> None:
     expected = str(disks / "1" / METADATA)
     assert metadata_dir_of(str(disks / "1")) == metadata_dir_of(expected) == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -214,6 +215,24 @@ def test_options_that_exclude_each_other(secured: Path) -> None:
     assert run("--tree", "--get", "/", secured / "data").exit_code == 2
     assert run("--txn-log-dir", secured, secured / "data", secured / "data2").exit_code == 2
     assert run("--get", "/", "--under", "/a", secured / "data").exit_code == 2
+
+
+def test_a_directory_of_servers_names_the_command_with_all_of_them(secured: Path) -> None:
+    shutil.copytree(secured / "data", secured.parent / "all" / "2")
+    done = run("--tree", secured.parent / "all")
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (3, f"  kafkalog zookeeper --tree {secured.parent}/all/2")
+
+
+def test_logs_that_are_elsewhere_are_asked_for(secured: Path) -> None:
+    elsewhere = secured / "log-dir" / "version-2"
+    elsewhere.mkdir(parents=True)
+    for log in (secured / "data" / "version-2").glob("log.*"):
+        log.rename(elsewhere / log.name)
+    answer = " ".join(run(secured / "data").stdout.partition("\n\n")[0].split())
+    assert answer.endswith("NO TRANSACTION LOG IS HERE: name dataLogDir too, with --txn-log-dir.")
+    answer = run("--txn-log-dir", elsewhere.parent, secured / "data").stdout.partition("\n\n")[0]
+    assert "zxid 0x82" in answer
+    assert "NO TRANSACTION LOG" not in answer
 
 
 def test_other_directories_are_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kafkalog_core.errors import (
 from kafkalog_core.format.decompression import decompress
 from kafkalog_core.format.streams import OddStreamError
 from kafkalog_core.format.zookeeper.snapshots import decode_snapshot
-from kafkalog_core.storage.listing import names_in, stat_path
+from kafkalog_core.storage.listing import list_directory, names_in, stat_path
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.paths import exists, is_directory
 from kafkalog_core.storage.source import Source
@@ -99,10 +99,11 @@ def read_data_dir(path: str, log_dir: str | None = None) -> DataDir:
         found = [each for each in found if each[0] != "log"]
         found += (each for each in _files(_version_dir(log_dir)) if each[0] == "log")
     if not found:
-        raise UnknownFileError(
-            "no snapshot and no transaction log of ZooKeeper is here; name dataDir, which has the directory version-2",
-            path=path,
-        )
+        what = "no snapshot and no transaction log of ZooKeeper is here"
+        inside = tuple(each.path for each in list_directory(path).directories if exists(f"{each.path}/{VERSION_DIR}"))
+        if inside:
+            raise UnknownFileError(f"{what}, but directories in it have {VERSION_DIR}", path=path, inside=inside)
+        raise UnknownFileError(f"{what}; name dataDir, which has the directory version-2", path=path)
     return DataDir(
         path=path,
         snapshots=tuple(sorted((file for kind, file in found if kind == "snapshot"), key=_zxid, reverse=True)),

@@ -197,6 +197,8 @@ def _choose_base(data_dir: DataDir, snapshots: Sequence[ZxidFile], end: int | No
             fuzzy = fuzzy or base
             continue
         findings += _of_skipped(skipped, has_other=True)
+        if file.zxid and not data_dir.logs and end is None:  # a new server has a snapshot of zxid 0, and no log yet
+            findings.append(found("zookeeper.no-log", data_dir.path, zxid=zxid_text(file.zxid)))
         return base
     findings += _of_skipped(skipped, has_other=False)
     starts = [file.zxid for file in data_dir.logs]
