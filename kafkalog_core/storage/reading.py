@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
+from itertools import count
 from posixpath import dirname
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["READING", "PlannedLayers", "PlannedPaths", "ReadLimit"]
 
 _MOMENT_S: Final = 0.1
+_STATES: Final = count(1)
 
 
 class ReadLimit:
@@ -50,16 +52,23 @@ class PlannedPaths(dict[str, Any]):
     def __init__(self, files: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._by_directory: dict[str, list[str]] = {}
+        self._state = next(_STATES)
         for path, planned in (files or {}).items():
             self[path] = planned
 
     def __setitem__(self, path: str, planned: Any) -> None:
         if path not in self:
             self._by_directory.setdefault(dirname(path), []).append(path)
+        self._state = next(_STATES)
         super().__setitem__(path, planned)
 
     def __reduce__(self) -> tuple[object, ...]:
         return PlannedPaths, (dict(self),)
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """What is another one after each change, and while other files are planned."""
+        return (self._state,)
 
     def paths_in(self, directory: str) -> Iterable[str]:
         """Return the paths in a directory, not in those below it."""
@@ -70,6 +79,11 @@ class PlannedLayers(ChainMap[str, Any]):
     """Planned files above others: those that a step plans while readers see what the steps before it have planned."""
 
     maps: list[PlannedPaths]  # type: ignore[assignment]  # of no other kind
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """What is another one after each change, and while other files are planned."""
+        return tuple(number for each in self.maps for number in each.state)
 
     def paths_in(self, directory: str) -> Iterable[str]:
         """Return the paths in a directory, not in those below it."""

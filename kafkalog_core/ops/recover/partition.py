@@ -144,10 +144,11 @@ class _Work:
         self._load: PartitionLoad | None = None
         self._followed: FollowedLogs | None = None
         self._own_cuts: list[list[tuple[str, int]]] = []
-        self._extent_of: tuple[object, Extent | None] = (None, None)
+        self._listed: tuple[tuple[int, ...], Partition] | None = None
+        self._extent_of: tuple[Partition, Extent | None] | None = None
 
     def plan(self) -> PartitionRecovery:
-        partition = read_partition(self._task.path)
+        partition = self._partition()
         self._sink = Sink(partition.topic, partition.partition)
         self._refusals = Sink(partition.topic, partition.partition)
         size_bytes = sum(segment.size_bytes for segment in partition.segments)
@@ -506,15 +507,16 @@ class _Work:
             done.end_offset = None if extent is None else extent.end
 
     def _partition(self) -> Partition:
-        return read_partition(self._task.path)
+        """Return the files as the steps so far leave them."""
+        if self._listed is None or self._listed[0] != READING.planned.state:
+            self._listed = READING.planned.state, read_partition(self._task.path)
+        return self._listed[1]
 
     def _extent(self) -> Extent | None:
         """Return the extent of the log as the steps so far leave it; without an index all of a segment is read."""
         partition = self._partition()
-        paths = [segment.files[0].path for segment in partition.segments]
-        known = [(path, READING.planned.get(path)) for path in paths]
-        if self._extent_of[0] != known:
-            self._extent_of = known, read_extent(partition)
+        if self._extent_of is None or self._extent_of[0] is not partition:
+            self._extent_of = partition, read_extent(partition)
         return self._extent_of[1]
 
 

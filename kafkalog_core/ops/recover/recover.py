@@ -111,6 +111,7 @@ class _Planner:
         self._replicas: dict[str, KnownReplicas] = {}
         self._in_two_dirs: dict[str, Finding] = {}
         self._used: list[Setting] = []
+        self._log_bytes: dict[str, int] = {}
 
     def plan(self) -> PlanReport:
         """Stage the changes of all partitions, then those of the log directory, and return the report."""
@@ -118,7 +119,8 @@ class _Planner:
         tasks = list(self._tasks())
         outside = tuple(self._outside_logs())
         rules = rules_of(self._context.release)
-        size_bytes = sum(_log_bytes(task.path) for task in tasks)
+        self._log_bytes = {task.path: _log_bytes(task.path) for task in tasks}
+        size_bytes = sum(self._log_bytes.values())
         self._progress.expect(size_bytes)
         work = [(task,) for task in tasks]
         done = list(run_all(recover_partition, work, self._request.jobs, size_bytes, self._progress))
@@ -241,7 +243,7 @@ class _Planner:
         context = self._request.context()
         names = {place.path: place.name for place in self._target.partitions}
         work = [(task.path, context.facts(names[task.path], as_loaded=True), task.path in changed) for task in tasks]
-        size_bytes = sum(_log_bytes(path) for path in changed & names.keys())
+        size_bytes = sum(self._log_bytes[path] for path in changed & names.keys())
         found = run_all(start_problems, work, self._request.jobs, size_bytes, self._progress)
         rules = rules_of(self._context.release)
         outside = (finding for finding in self._outside_logs() if effect_of(finding, rules) is not None)
