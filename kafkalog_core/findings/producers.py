@@ -261,7 +261,8 @@ PRODUCERS: Final = {
     "epochs.missing-entry": FindingType(
         "error",
         "Leader epoch {epoch}, whose first batch is at offset {offset}, has no entry.",
-        "Assigns its records to the epoch before, if there is one: followers may truncate at the wrong offset.",
+        "Assigns its records to the epoch before, if there is one: followers may truncate at the wrong offset. If the "
+        "file has no later epoch, a recovery of the segment adds the entry.",
         "Stop the broker and run kafkalog recover, which adds the line. Or copy the file from another replica.",
         "Batches of the log have a leader epoch that is not in the leader-epoch-checkpoint.",
         next_step=RECOVER,
