@@ -204,7 +204,8 @@ INDEXES: Final = {
     "timeindex.empty": FindingType(
         "error",
         "The time index of a closed segment is empty: {problem}.",
-        "Uses the modification time of the file as the age of its records. Searches by time miss them.",
+        "Uses the modification time of the file as the age of its records, unless it recovers the segment, which "
+        "rebuilds the index. Searches by time miss them.",
         _REBUILT,
         _CLOSED
         + (

@@ -123,10 +123,10 @@ PARTITIONS: Final = {
     "segment.timeindex-missing": FindingType(
         "warning",
         "The segment has no time index, but other segments of the partition have one.",
-        "Creates an empty one: searches by time miss this segment, and retention uses the modification time of the "
-        "file.",
-        "With the broker stopped, kafkalog recover rebuilds it. A broker rebuilds it only if the .index is missing "
-        "too, and then truncates the log at its first bad batch, even after a clean shutdown.",
+        "Creates an empty one, unless it recovers the segment, which rebuilds it. With an empty one searches by time "
+        "miss this segment, and retention uses the modification time of the file.",
+        "With the broker stopped, kafkalog recover rebuilds it. After a clean shutdown a broker rebuilds it only if "
+        "the .index is missing too, and then truncates the log at its first bad batch.",
         "Searches by time and retention by time use the .timeindex, which is missing here.",
         next_step=RECOVER,
     ),

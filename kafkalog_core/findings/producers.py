@@ -137,7 +137,8 @@ PRODUCERS: Final = {
         "error",
         "Entry {slot} names an aborted transaction of producer {producer} at offsets {offset} to {last}, which is not "
         "in the log.",
-        "Reports it to read_committed consumers, which may skip records that were committed.",
+        "Reports it to read_committed consumers, which may skip records that were committed, unless it recovers the "
+        "segment, which rebuilds the index.",
         _DROP_TXNINDEX,
         "For an entry of the transaction index, the log has no transaction that an ABORT marker of the segment ends.",
         next_step=RECOVER,
@@ -145,7 +146,8 @@ PRODUCERS: Final = {
     "txnindex.wrong-entry": FindingType(
         "error",
         "Entry {slot} has {said}, but the log has {meant}.",
-        "Trusts the entry: read_committed consumers may get aborted records, or miss committed ones.",
+        "Trusts the entry, unless it recovers the segment, which rebuilds the index: read_committed consumers may get "
+        "aborted records, or miss committed ones.",
         _DROP_TXNINDEX,
         "The marker of an entry is in the log, but with another producer or another first offset.",
         next_step=RECOVER,
