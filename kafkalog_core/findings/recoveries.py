@@ -11,10 +11,10 @@ __all__ = ["RECOVERIES"]
 RECOVERIES: Final = {
     "recover.refetched": FindingType(
         "warning",
-        "The log ends at offset {offset} afterwards, before its first damage: {what}. Other replicas are in sync "
-        "(nodes {nodes}).",
+        "The log ends at offset {offset} afterwards, before its first damage: {what}. Other replicas are in sync, "
+        "{evidence}.",
         "Fetches the records from the leader, as a follower.",
-        "Start this broker only while a replica of these nodes is the leader: a leader that has lost records makes "
+        "Start this broker only while one of these replicas is the leader: a leader that has lost records makes "
         "its followers truncate theirs.",
         "An in-sync replica has every committed record. A follower fetches what is after the end of its own log, and "
         "never what is missing before it.",

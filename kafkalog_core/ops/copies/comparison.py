@@ -304,7 +304,7 @@ class BatchCursor:
         previous = -1
         with_logs = [segment for segment in segments if segment.log is not None]
         following = [*(each.base_offset for each in with_logs[1:]), MAX_INT64]
-        for segment, next_base in zip(with_logs, following, strict=True):
+        for segment, next_base in zip(with_logs, following, strict=False):  # without logs there is a limit alone
             path, reached = segment.files[0].path, 0
             limit = min(next_base, segment.base_offset + MAX_INT32 + 1)  # no index holds an offset above that
             try:

@@ -400,7 +400,8 @@ class _Table:
             "share_batches": batch_rows(state),
         }
         if state.start < 0:
-            return row | {"state": states.NOT_COMMITTED, "detail": "the group has not read it yet"}
+            unless = ", unless what cannot be read shows it" if self._shares.findings else ""
+            return row | {"state": states.NOT_COMMITTED, "detail": f"the group has not read it yet{unless}"}
         row["offset"] = state.start
         if self._names.is_deleted(place[0]):
             return row | {"state": states.TOPIC_DELETED, "detail": f"topic {place[0]} was deleted"}

@@ -184,6 +184,8 @@ class _Assessment:
         self._read_to = commit.offset
         self._fork = _fork(now, after)
         self._shared_end = after.end_offset if self._fork is None else self._fork
+        # Of the log afterwards, the group has read nothing from there on
+        self._known_to = self._read_to if self._fork is None else min(self._read_to, self._fork)
 
     def impact(self) -> Impact:
         """Return the result."""
@@ -192,11 +194,11 @@ class _Assessment:
         same = self._new.between(max(self._read_to, self._after.start_offset), self._shared_end)
         lost = max(0, unread.records - same.records)
         resume, position = self._position.offset, self._position
-        repeated = None if resume is None else self._new.between(resume, self._read_to).records
+        repeated = None if resume is None else self._new.between(resume, self._known_to).records
         reused = max(0, self._read_to - self._after.end_offset)
         gone = self._gone(lost)
         damage = self._damage(resume)
-        earliest = self._new.between(self._after.start_offset, self._read_to).records
+        earliest = self._new.between(self._after.start_offset, self._known_to).records
         unread_after = kept.records
         effect, detail = self._effect(lost, gone, repeated, damage)
         is_reset = effect == "reset"
@@ -285,7 +287,7 @@ class _Assessment:
             why = f"Its offset {offset:,} is below the log start offset {after.start_offset:,}: {_RANGE}"
         else:
             why = f"Its offset {offset:,} is beyond the end of the log, {after.end_offset:,}: {_RANGE}"
-        again = self._new.between(after.start_offset, offset).records
+        again = self._new.between(after.start_offset, self._known_to).records
         unread = self._new.between(max(offset, after.start_offset)).records
         earliest = f"earliest goes back to {after.start_offset:,} and reads {count_of(again, 'record')} again"
         if self._position.range == "below-start":

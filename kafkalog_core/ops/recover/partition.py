@@ -410,13 +410,13 @@ class _Work:
             return
         self._done.is_damaged = True
         self._done.end_offset = truncation.end_offset
-        nodes = ", ".join(map(str, self._task.replicas.others)) or "unknown"
+        nodes = ", ".join(map(str, self._task.replicas.others))
         self._sink.add(
             "recover.refetched",
             partition.path,
             offset=truncation.end_offset,
             what=what_is_deleted(truncation),
-            nodes=nodes,
+            evidence=f"by the metadata log on the nodes {nodes}" if nodes else "as --refetch has it",
         )
         stage_truncation(truncation, companion_files(truncation, self._facts), self._stage)
 

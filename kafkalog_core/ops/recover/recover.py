@@ -349,6 +349,9 @@ class _Planner:
         if strays and not causes:
             alone += f", and serve nothing of {count_of(len(strays), 'partition')} that it renames to -stray"
         then = f"this plan deletes {_counted(losses)}" if losses else "this plan deletes none"
+        fetched = sum(finding.code == "recover.refetched" for each in done for finding in each.findings)
+        if fetched:
+            then += f", and truncates {count_of(fetched, 'log')} at damage, so that the broker fetches the rest again"
         if unread:
             then += f", and excises {count_of(len(unread), 'place')} that cannot be read ({_counted(unread)})"
         if not self._joined.changes and not problems:

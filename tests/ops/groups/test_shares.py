@@ -110,9 +110,12 @@ def test_damage_in_the_states_is_a_finding(tmp_path: Path) -> None:
     data = bytearray(file.read_bytes())
     data[-1] ^= 0xFF
     file.write_bytes(data)
-    _, basis = found_groups(tmp_path)
+    found, basis = found_groups(tmp_path)
     assert [finding.code for finding in basis.findings] == ["groups.unread"]
     assert "__share_group_state-0" in str(basis.findings[0].path)
+    # On the disk of a real 4.4.0 broker the damage was in the record that had where the group was
+    detail = found["s"].offsets[1]["detail"]
+    assert detail == "the group has not read it yet, unless what cannot be read shows it"
 
 
 def test_the_tool_sets_no_start_offsets(tmp_path: Path) -> None:

@@ -274,6 +274,20 @@ def test_a_replica_with_another_history(tmp_path: Path) -> None:
     assert [rows["at-5", "t", 0][name] for name in ("effect", "records", "remaining_records")] == ["skips", 5, 8]
 
 
+def test_other_records_at_the_same_offsets_are_not_read_again(tmp_path: Path) -> None:
+    """Real brokers of 3.9.2 and 4.3.1 after an unclean election: the group had read none of the new leader's own."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for disk in (first, second):
+        write_broker(disk)
+    write_log(first / "t-0", range(10), {0: 0})
+    write_log(second / "t-0", range(13), {0: 0, 1: 5})
+    write_commits(first / "__consumer_offsets-0", [commit_record("g", "t", 0, 8)])
+    write_commits(second / "__consumer_offsets-0", [commit_record("g", "t", 0, 3)])
+    row = impacts(first, "--replica", second)["g", "t", 0]
+    assert (row["resume_offset"], row["repeated_records"], row["skipped_records"]) == (3, 2, 2)
+    assert "so it reads 2 records again" in row["detail"]
+
+
 def test_damage_that_stays_is_named(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     write_broker(disk)

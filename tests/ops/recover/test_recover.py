@@ -222,6 +222,7 @@ def test_refetch_ends_the_log_before_the_damage(damaged: Written) -> None:
     draft = recover(damaged.root, refetch=True)
     assert set(read_offsets(damaged.partition)) == set(range(15))
     assert "recover.refetched" in codes(draft)
+    assert "and truncates 1 log at damage, so that the broker fetches the rest again" in str(draft.plan.report.verdict)
     assert draft.plan.report.losses == ()
 
 
