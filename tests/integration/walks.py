@@ -69,9 +69,12 @@ def judged() -> list[Fault]:
 
 
 def begun() -> list[tuple[Fault, Begin]]:
-    """All walks over these: each from verify, and in turns from preflight and explain."""
-    turns: tuple[Begin, Begin] = ("preflight", "explain")
-    return [each for number, fault in enumerate(judged()) for each in ((fault, "verify"), (fault, turns[number % 2]))]  # type: ignore[misc]
+    """All walks over these: each from verify, and in turns from preflight and, where its log is there, from explain."""
+    files, found = archives.contents(archives.source()).files, list[tuple["Fault", "Begin"]]()
+    for number, fault in enumerate(judged()):
+        other: Begin = "explain" if number % 2 and f"{fault.path}/broker.log" in files else "preflight"
+        found += [(fault, "verify"), (fault, other)]
+    return found
 
 
 def starts(libs: Path, corpus: Path, fault: Fault, into: Path, begin: Begin = "verify") -> tuple[Walk, str]:
