@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import struct
 import zlib
 from typing import TYPE_CHECKING, Final
@@ -159,6 +161,7 @@ PLANTS: Final[dict[str, Callable[[int, int], bytes]]] = {
     "record.control-value": _marker(b"\0\0\0\1", b"\0"),
     "record.marker-count": _markers,
     "txn.plain-inside": _transaction,
+    "log.zero-filled": lambda offset, epoch: bytes(500) + build.batch_v2(_records(offset), leader_epoch=epoch),
     "segment.offset-overflow": lambda offset, epoch: build.batch_v2(_records(offset + 2**31), leader_epoch=epoch),
 }
 """The batches that plant a code, by their first offset and the leader epoch, at the end of the last log."""
@@ -191,6 +194,28 @@ def _index_directory(disk: Path) -> None:
     index = min((disk / PARTITION).glob("*.index"))
     index.unlink()
     index.mkdir()
+
+
+def _epochs_directory(disk: Path) -> None:
+    (disk / _EPOCHS).unlink()
+    (disk / _EPOCHS).mkdir()
+
+
+def _mark_directory(disk: Path) -> None:
+    """A directory in the place of the clean shutdown file, which a broker cannot delete."""
+    (disk / ".kafka_cleanshutdown").mkdir()
+    (disk / ".kafka_cleanshutdown" / "a file").touch()
+
+
+def _copied(disk: Path) -> None:
+    """The partition once more, under another number of the same value."""
+    shutil.copytree(disk / PARTITION, disk / f"{PARTITION}0")
+
+
+def _oversize(disk: Path) -> None:
+    """A log that is larger than a broker opens: zeros follow, of which the disk holds none."""
+    log = max((disk / PARTITION).glob("*.log"))
+    os.truncate(log, 2**31 + 10)
 
 
 def _cut_timeindex(disk: Path) -> None:
@@ -267,6 +292,10 @@ FILES: Final[dict[str, Callable[[Path], None]]] = {
     "partition-metadata.bad-topic-id": _text(_METADATA, "version: 0\ntopic_id: no-id"),
     "partition-metadata.odd-name": _edited(_METADATA, "^topic_id", "topic"),
     "partition-metadata.odd-version": _edited(_METADATA, "^version: 0", "version: 7"),
+    "clean-shutdown.not-empty": _mark_directory,
+    "dir.duplicate-partition": _copied,
+    "file.not-a-file": _epochs_directory,
+    "segment.oversize": _oversize,
     "index.not-a-file": _index_directory,
     "timeindex.incomplete": _cut_timeindex,
     "txnindex.unsorted": _of_txnindex(lambda entries: entries[::-1]),

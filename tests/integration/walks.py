@@ -43,6 +43,8 @@ _FAULT_SETTINGS: Final = {
     "log.initial.task.delay.ms": "600000",  # nothing is deleted while somebody looks
     "log.dir.failure.timeout.ms": "30000",
 }
+_Identity = tuple[int, int, int]
+"""First and last offset and checksum of a batch; the first offset of a compressed message is -1."""
 _INTERVAL: Final = "log.index.interval.bytes=500"  # of `Broker`, which decides whether an index goes back
 
 
@@ -67,9 +69,12 @@ def judged() -> list[Fault]:
 
 
 def begun() -> list[tuple[Fault, Begin]]:
-    """All walks over these: each from verify, and in turns from preflight and explain."""
-    turns: tuple[Begin, Begin] = ("preflight", "explain")
-    return [each for number, fault in enumerate(judged()) for each in ((fault, "verify"), (fault, turns[number % 2]))]  # type: ignore[misc]
+    """All walks over these: each from verify, and in turns from preflight and, where its log is there, from explain."""
+    files, found = archives.contents(archives.source()).files, list[tuple["Fault", "Begin"]]()
+    for number, fault in enumerate(judged()):
+        other: Begin = "explain" if number % 2 and f"{fault.path}/broker.log" in files else "preflight"
+        found += [(fault, "verify"), (fault, other)]
+    return found
 
 
 def starts(libs: Path, corpus: Path, fault: Fault, into: Path, begin: Begin = "verify") -> tuple[Walk, str]:
@@ -133,21 +138,22 @@ def walk_from(libs: Path, code: str, lay: Callable[[Path], Walk], into: Path) ->
     """
     walk = lay(into)
     problems = [] if code in walk.errors() else [f"{code} is not there"]
-    kept = sum(_kept(home) for home in walk.homes)
+    kept = len(set().union(*map(_kept, walk.homes)))
     walk.go()
     problem = _problem(libs, into, walk)
     # a directory that was moved aside, or that the broker renamed, is not lost
-    left = sum(_whole(path) for path in into.rglob("*-*/*.log") if walk.metadata not in path.parents)
+    logs = [path for path in into.rglob("*-*/*.log") if walk.metadata not in path.parents]
+    left = len(set().union(*map(_whole, logs)))
     problems += [problem] if problem else []
     return walk, problems if problem or left >= kept else [*problems, f"{left} batches are left of {kept}"]
 
 
-def _kept(home: Path) -> int:
+def _kept(home: Path) -> set[_Identity]:
     """Whole batches that a start keeps of all partitions, or that are before the place at which it ends."""
-    return sum(_kept_of(str(path)) for path in sorted({log.parent for log in home.glob("*-*/*.log")}))
+    return set().union(*(_kept_of(str(path)) for path in sorted({log.parent for log in home.glob("*-*/*.log")})))
 
 
-def _kept_of(path: str) -> int:
+def _kept_of(path: str) -> set[_Identity]:
     result = _started(path, walking.RELEASE, _INTERVAL)
     problem = result.problem
     if problem is None:
@@ -157,7 +163,7 @@ def _kept_of(path: str) -> int:
         if problem.position is not None:
             stop = next(number for number, (log, _) in enumerate(left) if log is not None and log.path == problem.path)
             left = [*left[:stop], (left[stop][0], problem.position)]
-    return sum(_whole(Path(log.path), size) for log, size in left if log is not None)
+    return set().union(*(_whole(Path(log.path), size) for log, size in left if log is not None))
 
 
 def size_after_start(path: Path, version: str) -> int | None:
@@ -177,12 +183,16 @@ def _started(path: str, version: str, *assignments: str) -> LoadResult:
     return load.result
 
 
-def _whole(log: Path, end: int | None = None) -> int:
-    """Whole batches with a right checksum, up to a byte."""
+def _whole(log: Path, end: int | None = None) -> set[_Identity]:
+    """Whole batches with a right checksum and with records, up to a byte; a copy counts once."""
+    found = set()
     with Source.open(str(log)) as source:
         options = ScanOptions(resync=True)
-        items = scan(source, base_offset=None, options=options, end=source.size_bytes if end is None else end)
-        return sum(item.batches.count for item in items if isinstance(item, Run))
+        for item in scan(source, base_offset=None, options=options, end=source.size_bytes if end is None else end):
+            if isinstance(item, Run):
+                columns = map(item.batches.column, ("base_offset", "last_offset", "crc_stored", "record_count"))
+                found |= {(base, last, crc) for base, last, crc, count in zip(*columns, strict=True) if count}
+    return found
 
 
 def _codes_main(libs: Path, corpus: Path, scratch: Path, wanted: Collection[str]) -> None:
