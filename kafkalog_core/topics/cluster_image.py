@@ -40,6 +40,7 @@ __all__ = [
     "QuotaEntity",
     "ScramCredential",
     "TopicState",
+    "id_text",
 ]
 
 NO_LEADER: Final = -1
@@ -272,7 +273,8 @@ _KEPT: Final = 1 << 16
 """Ids of topics and directories, and lists of replicas, repeat in most records: one object is used for all of them."""
 
 
-def _id(value: bytes) -> str:
+def id_text(value: bytes) -> str:
+    """Return the text of an id of 16 bytes, as `uuid_text` does; ids that come again have one text."""
     text = _ID_TEXTS.get(value)
     if text is None:
         if len(_ID_TEXTS) >= _KEPT:
@@ -282,7 +284,7 @@ def _id(value: bytes) -> str:
 
 
 def _ids(values: Iterable[bytes]) -> tuple[str, ...]:
-    return tuple([_id(value) for value in values])
+    return tuple([id_text(value) for value in values])
 
 
 def _nodes(values: Sequence[int] | None) -> tuple[int, ...]:
@@ -314,7 +316,7 @@ def _register_broker(image: ClusterImage, fields: dict[str, Any]) -> str:
     image.brokers[fields["broker_id"]] = BrokerState(
         node_id=fields["broker_id"],
         epoch=fields["broker_epoch"],
-        incarnation_id=_id(fields["incarnation_id"]),
+        incarnation_id=id_text(fields["incarnation_id"]),
         listeners=_listeners(fields),
         features=_features(fields),
         rack=fields["rack"],
@@ -330,7 +332,7 @@ def _register_broker(image: ClusterImage, fields: dict[str, Any]) -> str:
 def _register_controller(image: ClusterImage, fields: dict[str, Any]) -> str:
     image.controllers[fields["controller_id"]] = ControllerState(
         node_id=fields["controller_id"],
-        incarnation_id=_id(fields["incarnation_id"]),
+        incarnation_id=id_text(fields["incarnation_id"]),
         listeners=_listeners(fields),
         features=_features(fields),
         is_migration_ready=fields["zk_migration_ready"],
@@ -393,14 +395,14 @@ def _unknown_topic(what: str, topic_id: str) -> str:
 
 
 def _topic(image: ClusterImage, fields: dict[str, Any]) -> str:
-    topic_id = _id(fields["topic_id"])
+    topic_id = id_text(fields["topic_id"])
     image.topics[topic_id] = TopicState(fields["name"], topic_id)
     image.topic_ids[fields["name"]] = topic_id
     return ""
 
 
 def _remove_topic(image: ClusterImage, fields: dict[str, Any]) -> str:
-    topic_id = _id(fields["topic_id"])
+    topic_id = id_text(fields["topic_id"])
     topic = image.topics.pop(topic_id, None)
     if topic is None:
         return _unknown_topic("RemoveTopicRecord", topic_id)
@@ -411,7 +413,7 @@ def _remove_topic(image: ClusterImage, fields: dict[str, Any]) -> str:
 
 
 def _partition(image: ClusterImage, fields: dict[str, Any]) -> str:
-    topic_id = _id(fields["topic_id"])
+    topic_id = id_text(fields["topic_id"])
     topic = image.topics.get(topic_id)
     if topic is None:
         return _unknown_topic("PartitionRecord", topic_id)
@@ -446,7 +448,7 @@ def _change_further(partition: PartitionRegistration, fields: dict[str, Any]) ->
 
 def _change_partition(image: ClusterImage, fields: dict[str, Any]) -> str:
     """`PartitionRegistration.merge`."""
-    topic_id, number = _id(fields["topic_id"]), fields["partition_id"]
+    topic_id, number = id_text(fields["topic_id"]), fields["partition_id"]
     topic = image.topics.get(topic_id)
     if topic is None:
         return _unknown_topic("PartitionChangeRecord", topic_id)
@@ -529,12 +531,12 @@ _ACL_FIELDS: Final = tuple(AclEntry.__struct_fields__)
 
 
 def _acl(image: ClusterImage, fields: dict[str, Any]) -> str:
-    image.acls[_id(fields["id"])] = AclEntry(**{name: fields[name] for name in _ACL_FIELDS})
+    image.acls[id_text(fields["id"])] = AclEntry(**{name: fields[name] for name in _ACL_FIELDS})
     return ""
 
 
 def _remove_acl(image: ClusterImage, fields: dict[str, Any]) -> str:
-    acl_id = _id(fields["id"])
+    acl_id = id_text(fields["id"])
     if image.acls.pop(acl_id, None) is None:  # AclsDelta.replay
         return f"RemoveAccessControlEntryRecord is about the ACL with id {acl_id}, which no record before it creates"
     return ""

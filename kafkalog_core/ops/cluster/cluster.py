@@ -13,7 +13,7 @@ from kafkalog_core.engine.targets import FileTarget, LogDirTarget
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
-from kafkalog_core.format.textfile import parse_int32, uuid_text
+from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.sim.copies import check_one_cluster
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
@@ -29,7 +29,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of, first_of, moment
-from kafkalog_core.topics.cluster_image import NO_LEADER
+from kafkalog_core.topics.cluster_image import NO_LEADER, id_text
 from kafkalog_core.topics.metadata_records import SAME_LEADER, MetadataRecord
 
 if TYPE_CHECKING:
@@ -279,15 +279,10 @@ def watch_leaders(former: FormerLeaders) -> Callable[[ClusterImage, StoredRecord
         new = fields["leader"]
         if new == SAME_LEADER:
             return
-        topic_id = uuid_text(fields["topic_id"])
-        topic = image.topics.get(topic_id)
-        numbers = (
-            () if topic is None else topic.partitions if "partition_id" not in fields else (fields["partition_id"],)
-        )
-        for number in numbers:
-            before = None if topic is None else topic.partitions.get(number)
-            if before is not None and before.leader not in {NO_LEADER, new}:
-                former[topic_id, number] = before.leader, stored.timestamp_ms
+        topic_id, number = id_text(fields["topic_id"]), fields["partition_id"]
+        before = image.partition(topic_id, number)
+        if before is not None and before.leader not in {new, NO_LEADER}:
+            former[topic_id, number] = before.leader, stored.timestamp_ms
 
     return watch
 
