@@ -30,6 +30,7 @@ __all__ = ["ClusterTable"]
 
 SHOWN: Final = 100
 SHOWN_TOPICS: Final = 40
+_FIRST_SNAPSHOT: Final = f"{0:020}-{0:010}.checkpoint"
 _HIDDEN: Final = "(hidden: --show-secrets)"
 _BAD: Final = "bold red"
 
@@ -327,9 +328,16 @@ def _verdict(found: ClusterFound) -> tuple[str, str]:
     problems = _problems(found)
     style = "bold yellow" if problems else "bold green"
     if not row["is_whole"]:
-        problems.insert(0, f"WHAT COMES AFTER OFFSET {number(row, 'end_offset') - 1} IS UNKNOWN")
+        problems.insert(0, _unknown(found))
         style = _BAD
     return f"{name}: {', '.join(facts)}{''.join(f'; {each}' for each in problems)}", style
+
+
+def _unknown(found: ClusterFound) -> str:
+    files = {str(each["file"]).rpartition("/")[2] for each in found.findings if each["code"] == "cluster.unread"}
+    if files == {_FIRST_SNAPSHOT}:
+        return "THE FIRST SNAPSHOT CANNOT BE READ, and what it has of the voters is nowhere else"
+    return f"WHAT COMES AFTER OFFSET {number(found.cluster, 'end_offset') - 1} IS UNKNOWN"
 
 
 def _verdict_of_zookeeper(found: ClusterFound, name: str) -> tuple[str, str]:

@@ -206,7 +206,7 @@ def read_image(
         return reading
     bases: list[FileInfo | None] = [*_bases(partition, until, is_oldest=is_oldest)]
     lost: list[UnreadPlace] = []
-    farthest = 0
+    passed: list[int] = []
     while True:
         base = bases.pop(0)
         reading = _Reader(path, until, stops_at_damage=stops_at_damage, watch=watch).read(partition, base)
@@ -214,8 +214,9 @@ def read_image(
         if base is None or not _lost_in(reading, base) or not bases or not _continues(partition, bases[0]):
             break
         lost += reading.damage
-        farthest = max(farthest, base.name.base_offset or 0)
-    if reading.end_offset >= farthest:  # the log has all that was in them
+        passed.append(base.name.base_offset or 0)
+    # The log has all that was in them, but for that of offset 0: its records (the first voters) are nowhere else
+    if all(0 < offset <= reading.end_offset for offset in passed):
         reading.replaced = lost
     else:
         reading.damage[:0] = lost

@@ -15,6 +15,7 @@ import os
 from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.command_lines import shell_path
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.kafka.sim.logdir.bounds import Extent
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.sim.metadata_log import MetadataReading
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
@@ -334,8 +336,8 @@ class _Planner:
         # ZooKeeper mode writes partition.metadata from 2.8 on; only KRaft takes a partition without it for a stray
         # (LogManager.isStrayReplica).
         is_kraft = self._broker_dir is not None and self._broker_dir.is_kraft
-        # In an empty directory it is not missed where nothing names an id, as the broker creates the partition again.
-        is_expected = is_kraft and (bool(partition.segments) or partition.topic in self._topic_ids())
+        # An empty directory of no partition of the metadata log is as a creation that was interrupted leaves it.
+        is_expected = is_kraft and (bool(partition.segments) or self._exists(partition))
         topic_id = repair_topic_id(place, self._topic_ids, is_expected=is_expected)
         epochs = repair_epochs(partition, self._extent(place.path), self._progress, is_compacted=compacted)
         yield from (repair for repair in (topic_id, epochs) if repair is not None)
@@ -414,11 +416,20 @@ class _Planner:
         """Return the topic ids in all directories; they are read when the first file needs one."""
         # Read once, and only if a file needs an id: the metadata log may be large.
         if self._ids is None:
-            log = self._metadata_log()
-            cluster = None if log is None else read_assignments(log)
+            cluster = self._cluster
             of_cluster = {} if cluster is None else cluster.image.topic_ids
-            self._ids = read_topic_ids(self._all_places(), of_cluster, log or "")
+            self._ids = read_topic_ids(self._all_places(), of_cluster, self._metadata_log() or "")
         return self._ids
+
+    def _exists(self, partition: Partition) -> bool:
+        """Return whether the metadata log has a partition."""
+        topic = None if self._cluster is None else self._cluster.image.topic(partition.topic or "")
+        return topic is not None and partition.partition in topic.partitions
+
+    @cached_property
+    def _cluster(self) -> MetadataReading | None:
+        log = self._metadata_log()
+        return None if log is None else read_assignments(log)
 
     def _other_dirs(self) -> list[BrokerDir]:
         """Return the broker's other log directories, read once: those that were named, and those of its config."""
