@@ -26,8 +26,11 @@ WALKED = [
     for fault in (walking.all_faults() if archives.is_whole() else walking.dying())
     if not fault.path.endswith("dir_empty")  # it shows nothing of a broker
 ]
-LOGGED = [fault for fault in walking.dying() if "/07-faults-4.3.1/" in fault.path]
-"""Of these the corpus has the broker's own log, of one log directory."""
+FILES = archives.contents(archives.source()).files
+LOGGED = [
+    fault for fault in walking.dying() if "/07-faults-4.3.1/" in fault.path and f"{fault.path}/broker.log" in FILES
+]
+"""Of these the whole corpus has the broker's own log, of one log directory; fixtures/ has none."""
 NO_METADATA_LOG = "/B.partition_metadata.empty"
 """The topic's id is in the metadata log alone, and the corpus does not hold that of this broker."""
 
