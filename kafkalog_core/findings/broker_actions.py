@@ -59,7 +59,7 @@ _TAIL: Final = (
 
 START_ACTIONS: Final = {
     "payload": StartAction(
-        f"Does not decode the records of the batch at its start. Keeps the batch and serves it. {CONSUMERS}",
+        f"Does not decode the records of the batch at its start, and keeps the batch. {CONSUMERS}",
     ),
     "unreadable": StartAction(
         "Does not start if it recovers the segment. Else it starts, and closes the connection of each fetch that "
