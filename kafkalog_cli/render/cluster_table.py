@@ -336,7 +336,7 @@ def _verdict(found: ClusterFound) -> tuple[str, str]:
 def _unknown(found: ClusterFound) -> str:
     files = {str(each["file"]).rpartition("/")[2] for each in found.findings if each["code"] == "cluster.unread"}
     if files == {_FIRST_SNAPSHOT}:
-        return "THE FIRST SNAPSHOT CANNOT BE READ, and what it has of the voters is nowhere else"
+        return "THE FIRST SNAPSHOT CANNOT BE READ, which may have the only record of the voters"
     return f"WHAT COMES AFTER OFFSET {number(found.cluster, 'end_offset') - 1} IS UNKNOWN"
 
 

@@ -71,10 +71,10 @@ class VerdictTable(SummaryTable[PartitionVerdict | PlaceVerdict]):
             return
         state = state_of(verdict)
         self._states[state] = self._states.get(state, 0) + 1
-        maps = self._maps(verdict)
-        rows = self._rows[2 if state != "damaged" else 0 if maps else 1]
+        has_damage = any(segment.damage for segment in verdict.segments)
+        rows = self._rows[2 if state != "damaged" else 0 if has_damage else 1]
         if state != "clean" and len(rows) < KEPT_PARTITIONS:
-            rows.append(partition_row(verdict) | {"maps": maps})
+            rows.append(partition_row(verdict) | {"maps": self._maps(verdict)})
 
     def body(self, summary: Mapping[str, object]) -> list[Text]:
         """Return the table of partitions, with a map of each damaged segment."""

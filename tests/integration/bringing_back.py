@@ -157,7 +157,8 @@ def _lost(
     """Offsets that could be read before, are read no more, and that no loss of the plan names.
 
     A record counts as read where a batch got back the offsets that its neighbours show it had, also if these are below
-    the log start offset. One whose offset was never appended is named by the offsets that are missing in its place.
+    the log start offset. One whose offset was never appended is named by an offset that is missing in its place, and
+    that the plan names: each by another one.
     """
     out = partition_dir.parent / f"{partition_dir.name}.records"
     words = {"clean": 1, "rp": stop.recovery_point, "start": stop.log_start, "out": out}
@@ -171,15 +172,17 @@ def _lost(
     found = [*after.items(), *below.items()]
     moved = {copy for offset, copies in found for copy in copies - before.get(offset, set())}
     ranges = [(each.first_offset or 0, each.next_offset or 0) for each in draft.plan.report.losses]
-    appended = workload.stages[-1].end_offset
-    return [
+    lost = [
         offset
         for offset, copies in sorted(before.items())
         if own_start <= offset
-        and not (offset >= appended and ranges)
         and not copies & (after.get(offset, set()) | moved)
         and not any(first <= offset < end for first, end in ranges)
     ]
+    appended = workload.stages[-1].end_offset
+    missing = {each for first, end in ranges for each in range(first, min(end, appended)) if each not in before}
+    never_appended = [offset for offset in lost if offset >= appended]
+    return lost if len(never_appended) > len(missing) else [offset for offset in lost if offset < appended]
 
 
 def _bytes(text: str) -> bytes | None:

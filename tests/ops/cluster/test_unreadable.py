@@ -68,7 +68,11 @@ def test_a_metadata_log(name: str, words: tuple[str, ...], place: Path) -> None:
 def test_files_next_to_it(place: Path) -> None:
     disk = Path(shutil.copytree(FIXTURES / "demo", place / "kafka"))
     for name, first, detail in (
-        (SNAPSHOT, "5 topics, 6 partitions; THE FIRST SNAPSHOT CANNOT BE READ, and what it has of the voters", ""),
+        (
+            SNAPSHOT,
+            "5 topics, 6 partitions; THE FIRST SNAPSHOT CANNOT BE READ, which may have the only record of the voters",
+            "",
+        ),
         ("meta.properties", f"CLUSTER: metadata.version 30 (4.3).*; LOOK AT {disk}", "meta.properties"),
         ("orders-0", f"; LOOK AT {disk}", "orders-0/partition.metadata"),
         ("orders-1/partition.metadata", f"; LOOK AT {disk}", "orders-1/partition.metadata"),
