@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, UserDict
 from itertools import count
 from posixpath import dirname
 from typing import TYPE_CHECKING, Any, Final
@@ -42,25 +42,27 @@ class ReadLimit:
             self._sleep(self._due_s - now_s)
 
 
-class PlannedPaths(dict[str, Any]):
+class PlannedPaths(UserDict[str, Any]):
     """Files as a plan will leave them (`storage.planned.PlannedFile`), by their paths; None: deleted.
 
-    Found by directory too, because a plan for many partitions has many files, and each directory is listed. None is
-    taken out again.
+    Found by directory too, because a plan for many partitions has many files, and each directory is listed. No `dict`:
+    its `pop` and `clear` would not come here.
     """
 
     def __init__(self, files: Mapping[str, Any] | None = None) -> None:
-        super().__init__()
-        self._by_directory: dict[str, list[str]] = {}
+        self._by_directory: dict[str, dict[str, None]] = {}
         self._state = next(_STATES)
-        for path, planned in (files or {}).items():
-            self[path] = planned
+        super().__init__(files)
 
     def __setitem__(self, path: str, planned: Any) -> None:
-        if path not in self:
-            self._by_directory.setdefault(dirname(path), []).append(path)
+        self._by_directory.setdefault(dirname(path), {})[path] = None
         self._state = next(_STATES)
         super().__setitem__(path, planned)
+
+    def __delitem__(self, path: str) -> None:
+        super().__delitem__(path)
+        del self._by_directory[dirname(path)][path]
+        self._state = next(_STATES)
 
     def __reduce__(self) -> tuple[object, ...]:
         return PlannedPaths, (dict(self),)

@@ -20,7 +20,7 @@ from kafkalog_core.storage.planned import (
     planned_files,
     real_slices,
 )
-from kafkalog_core.storage.reading import PlannedPaths
+from kafkalog_core.storage.reading import READING, PlannedPaths
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -64,6 +64,18 @@ def test_new_and_deleted_files_in_every_listing(old: Path) -> None:
             with pytest.raises(NotFoundError):
                 look(str(old))
     assert (exists(str(old)), exists(new)) == (True, False)
+
+
+def test_files_that_are_planned_no_more(old: Path) -> None:
+    files = PlannedFiles()
+    with planned_files(files):
+        for forget in (lambda: files.pop(str(old.parent / "b")), files.clear):
+            files.write(str(old.parent / "b"), b"new", like=str(old))
+            before = READING.planned.state
+            assert [*names_in(str(old.parent))] == [old.name, "b"]
+            forget()
+            assert [*names_in(str(old.parent))] == [old.name]
+            assert READING.planned.state != before
 
 
 def test_files_that_are_planned_upon_planned_files(old: Path) -> None:
