@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _EACH = 15
 """One walk in this many is gone here; `walks.txt` has all of them."""
 WALKED: Final = walks.begun()[::_EACH]
-_SOME: Final = frozenset({"batch.gap", "record.control-key", "txn.plain-inside", "epochs.cut", "segment.swap-worse"})
+_SOME: Final = frozenset({"batch.gap", "txn.plain-inside", "segment.swap-worse"})
 """The codes that are walked from here; `walked_codes.txt` has all of them."""
 _OVERLAPPING: Final = Path(__file__).parents[2] / "fixtures" / "field" / "c17-overlapping-wrappers.tgz"
 
