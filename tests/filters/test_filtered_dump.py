@@ -135,7 +135,9 @@ def damage_of(rows: list[Row]) -> list[Row]:
 
 @pytest.mark.slow
 @given(logs(), expressions(), st.booleans())
-@settings(max_examples=3 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=3 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_a_filtered_dump_is_the_full_one_filtered(
     place: Path,
     data: bytes,
