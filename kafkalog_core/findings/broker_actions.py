@@ -58,6 +58,7 @@ _TAIL: Final = (
 )
 
 START_ACTIONS: Final = {
+    "index-rebuilt": StartAction("Recovers the segment, because {why}, and rebuilds its indexes."),
     "payload": StartAction(
         f"Does not decode the records of the batch at its start, and keeps the batch. {CONSUMERS}",
     ),

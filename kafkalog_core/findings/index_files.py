@@ -7,6 +7,7 @@ from typing import Final
 from kafkalog_core.findings.kinds import (
     MOVE_FILE,
     RECOVER,
+    UNLESS_RECOVERED,
     FindingType,
 )
 
@@ -17,10 +18,7 @@ _REBUILT: Final = (
     "broker that finds no .index rebuilds them too, and truncates the log at its first bad batch."
 )
 _DISK: Final = "Copy the disk (ddrescue) first, and work on the copy. "
-_TRUSTED: Final = (
-    "Checks only the end of the index (2.3 and later: nothing) and trusts it, unless it recovers the segment, which "
-    "rebuilds the index. "
-)
+_TRUSTED: Final = f"Checks only the end of the index (2.3 and later: nothing) and trusts it{UNLESS_RECOVERED}. "
 _READS: Final = _TRUSTED + "A fetch of an offset near this entry starts too early, or misses records."
 _SEEKS: Final = _TRUSTED + "A search by time near this entry returns a wrong offset."
 _KEPT: Final = _TRUSTED + "Time retention takes the age of the segment from the last entry."
@@ -69,7 +67,7 @@ INDEXES: Final = {
             "Records may have been lost at the end of the log. After a clean shutdown the broker may take the last "
             "segment for empty."
         ),
-        "Find out why the log is shorter: another replica may have the missing records. " + _REBUILT,
+        "Find out whether the log was longer: then another replica may have the missing records. " + _REBUILT,
         "The index has entries for positions or offsets that are not in the log, or no longer.",
         next_step=RECOVER,
     ),
@@ -92,7 +90,8 @@ INDEXES: Final = {
     "index.zero-entries": FindingType(
         "error",
         "The offset index ends with {size_bytes} bytes of zeros, which the next start takes for entries.",
-        "Reads the zeros as entries. A fetch from the segment starts at its first byte, which is correct but slow.",
+        f"Reads the zeros as entries{UNLESS_RECOVERED}. Then a fetch from the segment starts at its first byte, which "
+        "is correct but slow.",
         _REBUILT,
         "Only the index of the segment that is being written has space for later entries. The broker trims the index "
         "when it closes the segment, at a clean shutdown too.",
@@ -110,7 +109,7 @@ INDEXES: Final = {
     "index.sparse": FindingType(
         "warning",
         "The offset index has far fewer entries than expected for this log: {problem}.",
-        "Uses the index as it is. Fetches are correct, but search long parts of the log.",
+        f"Uses the index as it is{UNLESS_RECOVERED}. Fetches are correct, but search long parts of the log.",
         _REBUILT,
         "A broker adds an entry after every index.interval.bytes of log (default 4096). Some entries may have been "
         "lost.",
@@ -152,7 +151,7 @@ INDEXES: Final = {
         "error",
         "A time index entry has an offset past the end of the log: {problem}.",
         _SEEKS,
-        "Find out why the log is shorter: another replica may have the missing records. " + _REBUILT,
+        "Find out whether the log was longer: then another replica may have the missing records. " + _REBUILT,
         "The index has entries for offsets that are not in the log, or no longer.",
         next_step=RECOVER,
     ),
@@ -195,8 +194,8 @@ INDEXES: Final = {
     "timeindex.incomplete": FindingType(
         "error",
         "The time index of a closed segment lacks the segment's largest timestamp: {problem}.",
-        "Uses too small a timestamp for the segment: time retention deletes it too early, and searches by time miss "
-        "records.",
+        f"Uses too small a timestamp for the segment{UNLESS_RECOVERED}: time retention deletes it too early, and "
+        "searches by time miss records.",
         _REBUILT,
         _CLOSED + "Segments of magic 1 from 0.10.0 have no time index; the severity is then info.",
         next_step=RECOVER,
@@ -204,8 +203,8 @@ INDEXES: Final = {
     "timeindex.empty": FindingType(
         "error",
         "The time index of a closed segment is empty: {problem}.",
-        "Uses the modification time of the file as the age of its records, unless it recovers the segment, which "
-        "rebuilds the index. Searches by time miss them.",
+        f"Uses the modification time of the file as the age of its records{UNLESS_RECOVERED}. Searches by time miss "
+        "them.",
         _REBUILT,
         _CLOSED
         + (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import VERIFY, FindingType
+from kafkalog_core.findings.kinds import UNLESS_RECOVERED, VERIFY, FindingType
 from kafkalog_core.findings.metadata_log import SNAPSHOT_CURE
 
 __all__ = ["CATALOGS", "CLUSTER", "EXPORTS", "GROUPS", "LOOKUPS", "REPLICAS"]
@@ -233,7 +233,7 @@ LOOKUPS: Final = {
     "lookup.index-not-used": FindingType(
         "warning",
         "An index was not used, and the log was read instead: {problem}.",
-        "Uses it as it is, unless it recovers the segment at its start, which rebuilds the index.",
+        f"Uses it as it is{UNLESS_RECOVERED}.",
         _LOOK,
         "An index only shows where to start reading. Each entry is compared with the log. If they differ, earlier "
         "entries are tried, and then the segment is read from its start: slower, but right. Time entries that the log "

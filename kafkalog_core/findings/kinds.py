@@ -27,6 +27,7 @@ __all__ = [
     "RECOVER_WITH_OTHERS",
     "REPAIRED",
     "START_LATER",
+    "UNLESS_RECOVERED",
     "VERIFY",
     "VERIFY_WITH_OTHERS",
     "BrokerMessage",
@@ -61,6 +62,10 @@ LEFT_BY_RECOVER: Final = (
     "log before it: kafkalog truncate --as-broker."
 )
 """The same in a plan of recover, which does not repair it."""
+
+
+UNLESS_RECOVERED: Final = ", unless it recovers the segment, which rebuilds the index"
+"""The part of an action that a simulated start settles: verify leaves it out, or says that the index is rebuilt."""
 
 
 class Variant(NamedTuple):

@@ -10,6 +10,7 @@ from kafkalog_core.findings.kinds import (
     MOVE_FILE,
     RECOVER,
     RECOVER_WITH_OTHERS,
+    UNLESS_RECOVERED,
     FindingType,
     Variant,
 )
@@ -41,8 +42,8 @@ _INDEX_MISSING: Final = (
     Variant(
         "missing_index",
         "empty",
-        "Creates an empty offset index and trusts it: recovers nothing, and reads each such segment from its first "
-        "byte.",
+        "Creates an empty offset index for each segment that it does not recover, and trusts it: reads such a segment "
+        "from its first byte.",
     ),
 )
 """LogSegment and Log of each release (loadSegmentFiles): Kafka 0.8.0 throws, 0.9 to 0.10.0 trust an empty index."""
@@ -123,8 +124,8 @@ PARTITIONS: Final = {
     "segment.timeindex-missing": FindingType(
         "warning",
         "The segment has no time index, but other segments of the partition have one.",
-        "Creates an empty one, unless it recovers the segment, which rebuilds it. With an empty one searches by time "
-        "miss this segment, and retention uses the modification time of the file.",
+        f"Creates an empty one{UNLESS_RECOVERED}. With an empty one searches by time miss this segment, and retention "
+        "uses the modification time of the file.",
         "With the broker stopped, kafkalog recover rebuilds it. After a clean shutdown a broker rebuilds it only if "
         "the .index is missing too, and then truncates the log at its first bad batch.",
         "Searches by time and retention by time use the .timeindex, which is missing here.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, RECOVER, FindingType
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, RECOVER, UNLESS_RECOVERED, FindingType
 
 __all__ = ["PRODUCERS"]
 
@@ -126,8 +126,7 @@ PRODUCERS: Final = {
     "txnindex.missing-entry": FindingType(
         "error",
         "The aborted transaction of producer {producer} at offsets {offset} to {last} has no entry.",
-        "Serves its records to read_committed consumers as committed, unless it recovers the segment at its start, "
-        "which rebuilds the index.",
+        f"Serves its records to read_committed consumers as committed{UNLESS_RECOVERED}.",
         _DROP_TXNINDEX,
         "The log holds a transaction and its ABORT marker, but the transaction index of the marker's segment has no "
         "entry for it, or is missing.",
@@ -137,8 +136,7 @@ PRODUCERS: Final = {
         "error",
         "Entry {slot} names an aborted transaction of producer {producer} at offsets {offset} to {last}, which is not "
         "in the log.",
-        "Reports it to read_committed consumers, which may skip records that were committed, unless it recovers the "
-        "segment, which rebuilds the index.",
+        "Reports it to read_committed consumers, which may skip records that were committed" + UNLESS_RECOVERED + ".",
         _DROP_TXNINDEX,
         "For an entry of the transaction index, the log has no transaction that an ABORT marker of the segment ends.",
         next_step=RECOVER,
@@ -146,8 +144,8 @@ PRODUCERS: Final = {
     "txnindex.wrong-entry": FindingType(
         "error",
         "Entry {slot} has {said}, but the log has {meant}.",
-        "Trusts the entry, unless it recovers the segment, which rebuilds the index: read_committed consumers may get "
-        "aborted records, or miss committed ones.",
+        f"Trusts the entry{UNLESS_RECOVERED}: read_committed consumers may get aborted records, or miss committed "
+        "ones.",
         _DROP_TXNINDEX,
         "The marker of an entry is in the log, but with another producer or another first offset.",
         next_step=RECOVER,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, DOES_NOT_START, START_ACTIONS
-from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
+from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL, UNLESS_RECOVERED
 from kafkalog_core.findings.logs import DAMAGE_REASONS, LOG_DAMAGE, ZERO_TAIL
 from kafkalog_core.findings.logs_07 import V07_SUFFIX
 from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, parse_file_name
 from kafkalog_core.kafka.sim.batch_places import GO_BACK
 from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.sim.start.outcome import Start
@@ -178,6 +178,19 @@ class Starts:
             return self._either(place, end_offset, otherwise)
         start = self._clean if self._context.is_clean else self._unclean
         return None if start is None else _action(place, start, end_offset, otherwise)
+
+    def settled(self, finding: Finding, topic: str | None) -> Finding:
+        """Return a finding of an index with what the next start makes of it, as far as that is known."""
+        action, name = finding.broker_action or "", parse_file_name(os.path.basename(finding.path))
+        is_unknown = self._context.is_clean is None and topic != METADATA_TOPIC
+        if UNLESS_RECOVERED not in action or finding.severity == "info" or name.base_offset is None or is_unknown:
+            return finding
+        start = self._clean if self._context.is_clean else self._unclean
+        why = None if start is None else start.why_recovered(name.base_offset)
+        if why is None:
+            return finding
+        rebuilt = BrokerAction.of("index-rebuilt", why=why).text
+        return replace(finding, broker_action=rebuilt if why else action.replace(UNLESS_RECOVERED, ""))
 
     def after_crash(self, place: DamagePlace, end_offset: int | None) -> BrokerAction | None:
         """Return what it does with a place after an unclean shutdown."""
@@ -413,7 +426,11 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
             yield replace(finding, severity="error", broker_action=text, cure=kind.cure, next_step=kind.next_step)
             last_index = None  # said once
         else:
-            yield snapshot_damage(finding) if finding.path.endswith(".checkpoint") else finding
+            yield (
+                snapshot_damage(finding)
+                if finding.path.endswith(".checkpoint")
+                else starts.settled(finding, verdict.topic)
+            )
 
 
 _OF_ENTRIES: Final = frozenset({"index.beyond-log", "index.wrong-position", "index.wrong-offset", "index.unsorted"})

@@ -107,6 +107,11 @@ class Start:
             return self._of_segment(segment, position + size_bytes)
         return self._deleted.get(base_offset) or Outcome(fate="deleted", why=self._swept.get(path, ""))
 
+    def why_recovered(self, base_offset: int) -> str | None:
+        """Return why the start recovers a segment; empty: it does not; None: it stops, or the segment is not kept."""
+        segment = None if self.result.problem is not None else self._segments.get(base_offset)
+        return None if segment is None else segment.why
+
     @cached_property
     def _segments(self) -> dict[int, LoadedSegment]:
         """Segments that were there before the start and are after it, by base offset."""
