@@ -27,6 +27,7 @@ from kafkalog_core.errors import (
 from kafkalog_core.format.names import (
     LOG_KINDS,
     SEGMENT_KINDS,
+    ZOOKEEPER_DIR,
     DirectoryName,
     FileKind,
     parse_directory_name,
@@ -342,14 +343,17 @@ def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> Pa
 def where_to_look(path: str) -> str:
     """Return the sentence with the command to run next if a directory holds no partition.
 
-    That is verify of its parent if that is a log directory, else a search for log directories: brokers since 0.8.1
-    write recovery-point-offset-checkpoint into each (`LogManager.RecoveryPointCheckpointFile`).
+    That is cluster for a dataDir of ZooKeeper, verify of its parent if that is a log directory, else a search for log
+    directories: brokers since 0.8.1 write recovery-point-offset-checkpoint into each
+    (`LogManager.RecoveryPointCheckpointFile`).
     """
     above = parent(path)
     if is_broker_dir(above):
         return f"it is in a log directory: kafkalog verify {shlex.quote(above)}"
     if is_object(path):
         return f"list what is there: aws s3 ls {shlex.quote(absolute(path))}/"
+    if exists(f"{path}/{ZOOKEEPER_DIR}"):
+        return f"it is a data directory of ZooKeeper: kafkalog cluster {shlex.quote(path)}"
     find = f"find {shlex.quote(above)} -name recovery-point-offset-checkpoint"
     return f"log.dirs in server.properties lists the log directories of a broker; this command finds them too: {find}"
 

@@ -23,6 +23,7 @@ __all__ = [
     "METADATA_TOPIC",
     "REMOTE_INDEX_CACHE_NAME",
     "SEGMENT_KINDS",
+    "ZOOKEEPER_DIR",
     "DirectoryName",
     "DirectoryState",
     "FileKind",
@@ -98,6 +99,8 @@ class DirectoryState(StrEnum):
 
 
 METADATA_TOPIC: Final = "__cluster_metadata"
+ZOOKEEPER_DIR: Final = "version-2"
+"""The directory below dataDir and dataLogDir with the files (FileTxnSnapLog.version)."""
 JOURNAL_PREFIX: Final = "kafkalog-undo-"
 """The start of the names of the files and directories that undo a change of this project."""
 REMOTE_INDEX_CACHE_NAME: Final = "remote-log-index-cache"

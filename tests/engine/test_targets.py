@@ -324,6 +324,11 @@ def test_an_empty_directory(tmp_path: Path) -> None:
     assert str(error).endswith(f": find {tmp_path.parent} -name recovery-point-offset-checkpoint")
 
 
+def test_a_data_directory_of_zookeeper_names_the_command_that_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "version-2").mkdir()
+    assert str(refusal(tmp_path)).endswith(f"it is a data directory of ZooKeeper: kafkalog cluster {tmp_path}")
+
+
 def test_a_directory_of_no_partition_within_a_log_directory_names_that_one(log_dir: Path) -> None:
     (log_dir / "lost+found").mkdir(exist_ok=True)
     assert str(refusal(log_dir / "lost+found")).endswith(f"it is in a log directory: kafkalog verify {log_dir}")

@@ -14,6 +14,7 @@ from kafkalog_core.errors import (
     UnknownFileError,
 )
 from kafkalog_core.format.decompression import decompress
+from kafkalog_core.format.names import ZOOKEEPER_DIR
 from kafkalog_core.format.streams import OddStreamError
 from kafkalog_core.format.zookeeper.snapshots import decode_snapshot
 from kafkalog_core.storage.listing import list_directory, names_in, stat_path
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DataDir", "ZxidFile", "is_data_dir", "read_data_dir", "read_snapshot"]
 
-VERSION_DIR: Final = "version-2"
-"""FileTxnSnapLog.version: the directory below dataDir and dataLogDir with the files."""
 _FILE: Final = re.compile(r"(snapshot|log)\.([0-9a-fA-F]{1,16})(?:\.(gz|snappy))?")
 """Util.getZxidFromName; SnapStream.StreamMode has the endings, since 3.6."""
 _CODECS: Final = {"": 0, "gz": 1, "snappy": 2}
@@ -76,10 +75,10 @@ class DataDir(Struct, frozen=True, kw_only=True):
 def is_data_dir(path: str) -> bool:
     """Return whether a path is a data directory of ZooKeeper, or its version-2; a partition may have that name too."""
     try:
-        return next(_files(path), None) is not None or next(_files(f"{path}/{VERSION_DIR}"), None) is not None
+        return next(_files(path), None) is not None or next(_files(f"{path}/{ZOOKEEPER_DIR}"), None) is not None
     except DeniedError:
         # A version-2 that is closed to this user: the reading then says so.
-        return is_directory(f"{path}/{VERSION_DIR}") and not is_broker_dir(path)
+        return is_directory(f"{path}/{ZOOKEEPER_DIR}") and not is_broker_dir(path)
     except StorageError:
         return False
 
@@ -100,15 +99,15 @@ def read_data_dir(path: str, log_dir: str | None = None) -> DataDir:
         found += (each for each in _files(_version_dir(log_dir)) if each[0] == "log")
     if not found:
         what = "no snapshot and no transaction log of ZooKeeper is here"
-        inside = tuple(each.path for each in list_directory(path).directories if exists(f"{each.path}/{VERSION_DIR}"))
+        inside = tuple(each.path for each in list_directory(path).directories if exists(f"{each.path}/{ZOOKEEPER_DIR}"))
         if inside:
-            raise UnknownFileError(f"{what}, but directories in it have {VERSION_DIR}", path=path, inside=inside)
+            raise UnknownFileError(f"{what}, but directories in it have {ZOOKEEPER_DIR}", path=path, inside=inside)
         raise UnknownFileError(f"{what}; name dataDir, which has the directory version-2", path=path)
     return DataDir(
         path=path,
         snapshots=tuple(sorted((file for kind, file in found if kind == "snapshot"), key=_zxid, reverse=True)),
         logs=tuple(sorted((file for kind, file in found if kind == "log" and not file.codec), key=_zxid)),
-        server_id=_number(f"{inner.removesuffix(VERSION_DIR)}myid"),
+        server_id=_number(f"{inner.removesuffix(ZOOKEEPER_DIR)}myid"),
         current_epoch=_number(f"{inner}/currentEpoch"),
     )
 
@@ -135,7 +134,7 @@ def _version_dir(path: str) -> str:
         stat_path(path)  # a link that leads nowhere or in a circle
         raise UnknownFileError("not a directory; name dataDir, which has the directory version-2", path=path)
     names = set(names_in(path))
-    return path if VERSION_DIR not in names else f"{path}/{VERSION_DIR}"
+    return path if ZOOKEEPER_DIR not in names else f"{path}/{ZOOKEEPER_DIR}"
 
 
 def _files(path: str) -> Iterator[tuple[str, ZxidFile]]:
