@@ -91,7 +91,7 @@ def groups_command(paths: tuple[str, ...], now_ms: int, request: SettingsRequest
     report = Report()
     names = (given["history"],) if given["history"] is not None else tuple(dict.fromkeys(given["names"]))
     output = given["output"]
-    zookeeper_dirs = tuple(path for path in paths if is_data_dir(path))
+    zookeeper_dirs = (*request.zookeeper_dirs, *(path for path in paths if is_data_dir(path)))
     rest = tuple(path for path in paths if path not in zookeeper_dirs)
     if given["history"] is not None and zookeeper_dirs:
         line = shell_line(["kafkalog", "zookeeper", "--history", f"/consumers/{given['history']}", *zookeeper_dirs])

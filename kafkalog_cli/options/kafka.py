@@ -10,9 +10,11 @@ import click
 
 from kafkalog_cli.options import common
 from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.format.names import ZOOKEEPER_DIR
 from kafkalog_core.kafka.rules.releases import describe_known, parse_release
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest, parse_assignment, parse_topic_assignment
 from kafkalog_core.kafka.rules.setting_table import BY_NAME
+from kafkalog_core.storage.paths import exists, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,11 +44,20 @@ def _with_request(function: Decorated, options: Sequence[Callable[[Decorated], D
         typed = click.get_current_context().params  # as selection options may be read before these or after
         names_topics = bool(typed.get("topics")) or typed.get("topic_regex") is not None
         values = {name: given.pop(name) for name in names if name in given}
+        servers = tuple(path for path in given.get("paths", ()) if _is_of_zookeeper(path))
+        if 0 < len(servers) < len(given.get("paths", ())):
+            given["paths"] = tuple(path for path in given["paths"] if path not in servers)
+            values["zookeeper_dirs"] = servers
         request = SettingsRequest(**values, names_topics=names_topics)
         return function(*arguments, request=request, **given)
 
     wrapped = cast("Decorated", update_wrapper(with_request, function))
     return common.stacked(*options)(wrapped)
+
+
+def _is_of_zookeeper(path: str) -> bool:
+    """Return whether a path is the dataDir of a ZooKeeper server, which has the settings of topics."""
+    return not is_object(path) and exists(f"{path}/{ZOOKEEPER_DIR}")
 
 
 def _checked(check: Callable[[str], object]) -> Callable[[str], str]:
@@ -96,8 +107,9 @@ _OPTIONS = (
         multiple=True,
         help=(
             "A setting of one topic; overrides all others. Repeatable. kafkalog reads the topics' configurations from "
-            "the cluster metadata log, if a log directory in PATH or in --config has it; otherwise give the settings "
-            "that differ from the broker's. A TOPIC that is not in PATH is an error."
+            "the cluster metadata log, if a log directory in PATH or in --config has it, or from ZooKeeper, if PATH "
+            "names the dataDir of a server too; otherwise give the settings that differ from the broker's. A TOPIC "
+            "that is not in PATH is an error."
         ),
     ),
     click.option(

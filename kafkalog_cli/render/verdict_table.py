@@ -93,7 +93,7 @@ class VerdictTable(SummaryTable[PartitionVerdict | PlaceVerdict]):
         """Return the line about findings of severity info."""
         if not self._infos:
             return []
-        note = f"{count_of(self._infos, 'finding')} of severity info, which are normal: --output ndjson has them"
+        note = f"{count_of(self._infos, 'normal finding')} of severity info: --output ndjson has them"
         return [Text(note, "dim")]
 
     def last_line(self, summary: Mapping[str, object]) -> Text:

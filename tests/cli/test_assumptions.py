@@ -17,6 +17,7 @@ from tests.support import build
 from tests.support.clusters import BROKER, TOPIC, config_record, topic_record, write_meta, write_metadata_log
 from tests.support.refusing import commands_of
 from tests.support.truncating import CLEANED, MARK, RECOVERY, STARTS, WATERMARKS, write_log
+from tests.support.znodes import unpacked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -199,6 +200,30 @@ def test_with_zookeeper_the_config_does_not_settle_what_topics_have(tmp_path: Pa
     assert "--config FILE" not in refused.stderr
     stated = (f"--topic-config={NAME}:cleanup.policy=delete", f"--topic-config={NAME}:retention.ms=3600000")
     assert run(*asked, *stated, "--apply", root).exit_code == 0
+
+
+def test_what_topics_have_is_read_in_zookeeper(tmp_path: Path) -> None:
+    """A real ensemble of 2.8.2, in which a topic was created with retention.ms=777000."""
+    servers = sorted(path for path in unpacked("ensemble-2.8.2", tmp_path).iterdir() if path.is_dir())
+    root = write_customers(write_meta(tmp_path / "zk", cluster="J7uHl5JGSxWCqb4unebxMQ", node=0, key="broker.id"))
+    (root / "customers-0").rename(root / "two-0")
+    (root / WATERMARKS).write_bytes(build.offset_checkpoint([("two", 0, 30)]))
+    asked = ("retain", "--kafka", "2.8.2", "--now", NOW, root, *servers)
+    row = json.loads(run(*asked, "--output", "ndjson").stdout.splitlines()[0])
+    assert row["settings"]["retention.ms"] == {"value": "777000", "origin": str(servers[0])}
+    assert run(*asked, "--apply").exit_code == 3  # whether server.properties has another cleanup.policy
+    config = tmp_path / "server.properties"
+    config.write_text("broker.id=0\n")
+    assert run(*asked, "--config", config, "--apply").exit_code == 0
+
+
+def test_settings_of_another_cluster_in_zookeeper_are_refused(tmp_path: Path) -> None:
+    server = unpacked("ensemble-2.8.2", tmp_path) / "server.1"
+    root = write_customers(write_meta(tmp_path / "zk", cluster="other", key="broker.id"))
+    refused = run("retain", "--kafka", "2.8.2", "--now", NOW, root, server)
+    assert refused.exit_code == 3
+    assert "server.1 has 0 Kafka clusters with the cluster id other of the log directory" in refused.stderr
+    assert f"kafkalog cluster {server} shows what is there" in refused.stderr
 
 
 # --- each command that loses data, and each setting that it loses data by -------------------------------------------

@@ -32,6 +32,7 @@ class SettingsRequest(Struct, frozen=True, kw_only=True):
         assume_defaults: whether plans that lose data may depend on assumed values.
         names_topics: whether the command line names every selected topic, so that `assignments` override their known
             settings; otherwise only the topics of `topic_assignments` are named.
+        zookeeper_dirs: data directories of ZooKeeper servers, which have the settings of topics and brokers.
     """
 
     kafka: str | None = None
@@ -40,6 +41,7 @@ class SettingsRequest(Struct, frozen=True, kw_only=True):
     topic_assignments: tuple[str, ...] = ()
     assume_defaults: bool = False
     names_topics: bool = False
+    zookeeper_dirs: tuple[str, ...] = ()
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -54,7 +56,9 @@ class SettingsRequest(Struct, frozen=True, kw_only=True):
             kafka, config = given.get("kafka"), given.get("config")
             assignments, of_topics = given.get("assignments") or (), given.get("topic_assignments") or ()
             assumes, names = given.get("assume_defaults", False), given.get("names_topics", False)
-            are_texts = _is_text(kafka) and _is_text(config) and _are_texts(assignments) and _are_texts(of_topics)
+            servers = given.get("zookeeper_dirs") or ()
+            are_texts = _is_text(kafka) and _is_text(config)
+            are_texts = are_texts and all(map(_are_texts, (assignments, of_topics, servers)))
             if are_texts and isinstance(assumes, bool) and isinstance(names, bool):
                 return cls(
                     kafka=kafka,
@@ -63,6 +67,7 @@ class SettingsRequest(Struct, frozen=True, kw_only=True):
                     topic_assignments=tuple(of_topics),
                     assume_defaults=assumes,
                     names_topics=names,
+                    zookeeper_dirs=tuple(servers),
                 )
         names = ", ".join(cls.__struct_fields__)
         raise SettingError(f"the option kafka is an object with these members, or some of them: {names}")

@@ -1,30 +1,36 @@
 """What the copies of the cluster metadata log set for topics and brokers, and what the releases of nodes are.
 
 Every broker and controller of a KRaft cluster has a copy of this log. A node registers whenever it starts, with the
-highest level of `metadata.version` that its release knows: that is the release, to the minor version.
+highest level of `metadata.version` that its release knows: that is the release, to the minor version. Without KRaft the
+servers of ZooKeeper have the settings.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import StorageError
+from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.rules.setting_table import known_names
 from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.metadata_log import read_shared_image
+from kafkalog_core.kafka.sim.zookeeper.data_dir import read_data_dir
+from kafkalog_core.kafka.sim.zookeeper.ensemble import best_of, end_of
+from kafkalog_core.kafka.sim.zookeeper.restoring import restore
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.topics.metadata_records import BROKER_RESOURCE, METADATA_VERSION, TOPIC_RESOURCE
+from kafkalog_core.topics.zookeeper_image import image_of_zookeeper
+from kafkalog_core.topics.zookeeper_state import kafka_states
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kafkalog_core.engine.named_dirs import NamedDirs
     from kafkalog_core.topics.cluster_image import BrokerState, ClusterImage, ControllerState
 
-__all__ = ["ClusterConfigs", "Copies", "OtherCopy", "level_of_node", "read_copies"]
+__all__ = ["ClusterConfigs", "Copies", "OtherCopy", "level_of_node", "read_copies", "read_zookeeper_copy"]
 
 
 def level_of_node(image: ClusterImage, node_id: int | None) -> int | None:
@@ -46,7 +52,7 @@ class ClusterConfigs(Struct, frozen=True, kw_only=True):
     """Settings by their Kafka names. Those that do not matter for Kafka's files, passwords too, are left out.
 
     Args:
-        path: directory of the metadata log; None: there is none.
+        path: directory of the metadata log, or data directory of ZooKeeper; None: there is none.
         is_whole: whether all of the log from its newest snapshot on could be read.
         listed: names of the topics that exist by this log.
         topics: of each topic.
@@ -183,23 +189,53 @@ def read_copies(log_dirs: Iterable[str], named: NamedDirs | None = None) -> Copi
     return Copies(of_dirs=copies, newest=newest, others=tuple(others))
 
 
+def read_zookeeper_copy(data_dirs: Sequence[str], cluster_id: str | None) -> Copies:
+    """Read what the servers of ZooKeeper have, of which the one counts that an election prefers.
+
+    Args:
+        data_dirs: their data directories.
+        cluster_id: of the log directory that is meant; None: it has none.
+
+    Raises SettingError where this cluster is not in the tree, or which one is meant is unknown, and StorageError.
+    """
+    servers = [read_data_dir(path) for path in data_dirs]
+    server = servers[0] if len(servers) == 1 else best_of([end_of(each) for each in servers]).data_dir
+    restored = restore(server)
+    states = kafka_states(restored.tree.nodes)
+    if cluster_id is not None:
+        states = [state for state in states if state.cluster_id == cluster_id]
+    if len(states) != 1:
+        whose = "" if cluster_id is None else f" with the cluster id {cluster_id} of the log directory"
+        raise SettingError(
+            f"{server.path} has {len(states)} Kafka clusters{whose}, so the settings of topics are unknown; "
+            f"kafkalog cluster {server.path} shows what is there"
+        )
+    image, _ = image_of_zookeeper(states[0])
+    newest = _copy_of(image, server.path, restored.last_zxid, is_whole=restored.can_be_restored)
+    return Copies(of_dirs={}, newest=newest, others=())
+
+
 def _read_copy(path: str, named: NamedDirs | None) -> _Copy:
     reading = read_shared_image(path, named)
     try:
         extent = read_extent(read_partition(path))
     except StorageError:
         extent = None
+    return _copy_of(reading.image, path, -1 if extent is None else extent.end, is_whole=reading.is_whole)
+
+
+def _copy_of(image: ClusterImage, path: str, end: int, *, is_whole: bool) -> _Copy:
     known = frozenset(known_names())
     given = {
         resource: {name: value for name, value in settings.items() if name in known}
-        for resource, settings in reading.image.configs.items()
+        for resource, settings in image.configs.items()
     }
     values = {resource: settings for resource, settings in given.items() if settings}
     return _Copy(
         path=path,
-        is_whole=reading.is_whole,
-        end_offset=-1 if extent is None else extent.end,
-        listed=frozenset(reading.image.topic_ids),
+        is_whole=is_whole,
+        end_offset=end,
+        listed=frozenset(image.topic_ids),
         values=values,
         topics={name: settings for (kind, name), settings in values.items() if kind == TOPIC_RESOURCE},
     )

@@ -1,9 +1,9 @@
 """Kafka's settings in effect, each with the source of its value, and whether it is stated or assumed.
 
 The sources, the strongest first: a value for one topic (`--topic-config`), one for all topics on the command line
-(`--set` with the topic's name of a setting), the settings of the topic in the metadata log of the cluster. Then those
-of the broker: the command line (`--set`), what was changed while it ran (metadata log), server.properties, what a
-broker gives its own topics, the default of the release.
+(`--set` with the topic's name of a setting), the settings of the topic in the metadata log of the cluster, or in
+ZooKeeper. Then those of the broker: the command line (`--set`), what was changed while it ran (there too),
+server.properties, what a broker gives its own topics, the default of the release.
 
 A value for all topics overrides what is known of a topic itself only if the command line names the topic, by `--topic`,
 `--topic-regex` or `--topic-config`. For other topics it is a default, as the broker's own values are. So an option that
@@ -11,8 +11,9 @@ was meant for one topic deletes nothing of a topic that is kept for ever: if the
 none of size (-1), the option for the other limit does not act on it either.
 
 A value is stated when every stronger source is known. Where the topic's own settings are unknown (no metadata log, or
-they are in ZooKeeper), no value of the broker decides what the topic has; where server.properties was not given, it is
-unknown whether a default is in effect. Such a value is assumed, and plans that would lose data by it are refused.
+they are in ZooKeeper, of which no server was named), no value of the broker decides what the topic has; where
+server.properties was not given, it is unknown whether a default is in effect. Such a value is assumed, and plans that
+would lose data by it are refused.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from kafkalog_core.kafka.rules.setting_table import (
     parse_value,
     producer_expiration_name,
 )
-from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs, read_copies
+from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs, read_copies, read_zookeeper_copy
 from kafkalog_core.kafka.sim.logdir.text_files import read_offsets
 from kafkalog_core.kafka.sim.named_dirs import identity_of, node_of_config, other_node_of_config, related_dirs
 from kafkalog_core.storage.source import Source
@@ -296,7 +297,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
             return None
         if self.cluster.path is None:
             if self.uses_zookeeper or not rules_of(self.release).topics_in_kraft:
-                return SettingGap("zookeeper", "the settings of topics are in ZooKeeper, not on this disk")
+                return SettingGap("zookeeper", "the settings of topics are in ZooKeeper, whose dataDir was not named")
             return SettingGap("no-log", "no metadata log of its cluster is among what was named")
         if not self.cluster.is_whole:
             return SettingGap("damaged", f"{self.cluster.path} cannot be read completely, so changes may be missing")
@@ -380,6 +381,9 @@ def read_settings(
     own, dirs = related_dirs(log_dir, named, server)
     together = frozenset([each.path for each in dirs])
     copies = named.once(("copies", together), lambda: read_copies((each.path for each in dirs), named))
+    if copies.newest is None and request.zookeeper_dirs:
+        asked = "zookeeper", request.zookeeper_dirs, own.cluster_id
+        copies = named.once(asked, lambda: read_zookeeper_copy(request.zookeeper_dirs, own.cluster_id))
     cleaned, cleaners = named.once(("cleaned", together), lambda: _cleaned(dirs))
     of_broker = [each.path for each in dirs if each.is_same_broker and each.path in cleaners]
     return Settings(

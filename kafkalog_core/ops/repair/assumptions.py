@@ -119,6 +119,8 @@ def refusal(assumptions: Sequence[Assumption], command_line: CommandLine | None)
     ways = []  # what finds the real values comes before what states them, and taking assumed ones last
     if any(each.kind in {"no-log", "damaged"} for each in assumptions):
         ways.append(WayOut("name the broker's log directory with the metadata log (__cluster_metadata-0) too"))
+    if any(each.kind == "zookeeper" for each in assumptions):
+        ways.append(WayOut("name the dataDir of a ZooKeeper server too, which has the settings of topics"))
     ways += [*_with_config(assumptions, command_line), *_stating(assumptions, command_line)]
     ways.append(WayOut("accept what is assumed", with_options(command_line, ASSUME)))
     return Refusal(f"this plan would lose records because of assumed values: {summary(assumptions)}", tuple(ways))
