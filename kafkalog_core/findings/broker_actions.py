@@ -62,6 +62,18 @@ START_ACTIONS: Final = {
     "payload": StartAction(
         f"Does not decode the records of the batch at its start, and keeps the batch. {CONSUMERS}",
     ),
+    "payload-closed": StartAction(
+        "Does not decode the records of the batch at its start, and keeps the batch. Each fetch from an offset in the "
+        "batch fails with an error, and so does each fetch from a later offset, up to the next entry of the offset "
+        f"index. {CONSUMERS}",
+        "Take the batch out of the log, with the broker stopped: kafkalog recover. A consumer that continues after a "
+        "seek has to seek past the next entry of the offset index.",
+        next_step=RECOVER,
+    ),
+    "payload-closed-4.0": StartAction(
+        "Does not decode the records of the batch at its start, and keeps the batch. Each fetch from an offset in the "
+        f"batch fails with an error. {CONSUMERS}",
+    ),
     "unreadable": StartAction(
         "Does not start if it recovers the segment. Else it starts, and closes the connection of each fetch that "
         "reaches this place."

@@ -39,6 +39,7 @@ SOURCES: Final = {
     "groups": "fixtures/README.md",
     "impact": "tests/integration/test_impact.py",
     "excise": "tests/integration/test_excise.py",
+    "not served": "tests/integration/test_not_served.py",
     "rolls": "tests/integration/test_live_dump.py",
     "quorum": "tests/integration/test_quorum.py",
     "transplant": "tests/integration/test_transplant.py",

@@ -172,7 +172,7 @@ class _Planner:
             place = next((each for each in found if _holds(each, offset)), None)
             if place is not None and place.reason == _HEALTHY and not self._takes_healthy:
                 self._refuse_healthy(place, offset)
-            elif place is not None and not place.is_tail:
+            elif place is not None and not place.is_tail and not _is_last_message(place):
                 wanted += [] if place in wanted else [place]
             elif place is not None or self._is_behind(found, offset):
                 end = place or next(each for each in found if each.is_tail)
@@ -185,7 +185,8 @@ class _Planner:
         others = [
             each
             for each in found
-            if each.segment.base_offset in bases and each not in wanted and not each.is_tail and each.kind != "chosen"
+            if each.segment.base_offset in bases and each not in wanted and not each.is_tail
+            if each.kind not in {"chosen", "closed"}
         ]
         if others:
             texts = [
@@ -240,6 +241,11 @@ def _rules(release: Release) -> object:
     """Return the rules of a release that decide what can take a place, and how its indexes are built."""
     rules = recovery_rules(release)
     return rules.has_producers, rules.has_time_index, rules.names_last_offset, rules.reads_empty_markers
+
+
+def _is_last_message(place: DamagedPlace) -> bool:
+    """Return whether a place is a message that does not open, at the end of the log: its offsets are assigned again."""
+    return place.kind == "closed" and place.after is None
 
 
 def _holds(place: DamagedPlace, offset: int) -> bool:
@@ -365,7 +371,8 @@ def _report_place(excised: ExcisedPlace, sink: Sink) -> None:
         add("excise.marker", proof=choice.proof)
     elif choice.way == "removed":
         lost = offsets_of(place)
-        what = "no offset is lost" if lost is None else f"offsets {lost[0]} to {lost[1]} are missing afterwards"
+        fate = "assigned again" if _is_last_message(place) else "missing afterwards"
+        what = "no offset is lost" if lost is None else f"offsets {lost[0]} to {lost[1]} are {fate}"
         add("excise.removed", end=place.end - 1, damage=place.reason, what=what)
         return
     else:

@@ -112,6 +112,7 @@ class PartitionRecovery(Struct, kw_only=True):
         own_problem: code of the finding that a broker does not start, or takes the directory offline; None: it starts.
         is_damaged: whether it matters if other replicas exist.
         is_recovered: whether a simulated start has recovered all of the log that the plan leaves, and kept it.
+        is_by_search: whether messages are excised because of how the release looks for an offset.
     """
 
     path: str
@@ -126,6 +127,7 @@ class PartitionRecovery(Struct, kw_only=True):
     own_problem: str | None = None
     is_damaged: bool = False
     is_recovered: bool = False
+    is_by_search: bool = False
 
 
 def recover_partition(task: RecoveryTask, advance: Callable[[int], None]) -> PartitionRecovery:
@@ -357,7 +359,7 @@ class _Work:
     def _hides_batches(self) -> bool:
         """Return whether consumers do not read batches that a broker serves, and whose headers can be corrected."""
         places = find_places(self._partition(), self._facts, NO_PROGRESS.advance)
-        return any(place.kind in {"moved", "overlong"} or place.is_whole for place in places)
+        return any(place.kind in {"moved", "overlong", "closed"} or place.is_whole for place in places)
 
     def _excise(self) -> PartitionLoad | None:
         """Excise the damaged places; return the start on the new log, as of `_start_on`; None: it was not simulated."""
@@ -368,6 +370,7 @@ class _Work:
         excision = excise_all(partition, self._facts, places, self._start_on, transaction_logs=logs)
         if excision.segments or excision.left:
             self._done.is_damaged = bool(excision.losses or excision.left)
+            self._done.is_by_search = any(each.place.kind == "closed" for each in excision.places)
             findings_of(excision, self._facts, self._sink)
             for left in excision.left:
                 what = f"byte {left.place.start}, {left.place.detail}"

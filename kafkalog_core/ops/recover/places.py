@@ -267,10 +267,11 @@ def _is_tail(part: PlaceBytes, hole: AdjacentPlaces) -> bool:
 
     A whole batch of magic 2 at the end can be mended or emptied: the log end offset does not change. Where one whole
     batch has wrong offsets, no broker truncates at it: it serves the batch, or empties the segment
-    (`LogLoader.recoverLog`, InvalidOffsetException).
+    (`LogLoader.recoverLog`, InvalidOffsetException). Nor at a compressed message that does not open: what it appends
+    after that cannot be fetched.
     """
     is_alone = len(hole.parts) == 1 or all(each.what.reason == _COPY for each in hole.parts)
-    if part.what.kind in {"moved", "overlong"} or (part.what.kind == "misplaced" and is_alone):
+    if part.what.kind in {"moved", "overlong", "closed"} or (part.what.kind == "misplaced" and is_alone):
         return False
     keeps_end = part.header is not None and part.header.is_framed(part.end - part.start) and part.batch is not None
     headers = [each.header for each in hole.parts if each.header is not None and each.header.is_whole]

@@ -133,7 +133,8 @@ class _Planner:
         self._joined.pass_on(self._stage, starts_first=any(each.is_below_start for each in done))
         elsewhere = self._context.assigned_elsewhere
         losses = tuple(loss for each in done for loss in (*each.losses, *each.unread))
-        needs_release = bool(self._joined.changes) and not self._context.guess.agree(_rules)
+        rules_of_plan = _rules_with_search if any(each.is_by_search for each in done) else _rules
+        needs_release = bool(self._joined.changes) and not self._context.guess.agree(rules_of_plan)
         refusals = (*(finding for each in done for finding in each.refusals), *(marked or repaired).refusals)
         findings = (
             *(finding for each in done for finding in each.findings),
@@ -422,6 +423,11 @@ def _rules(release: Release) -> object:
     of_start, of_recovery = start_rules(release)
     # How many producers a snapshot may have decides whether a broker starts, which is simulated for one release.
     return replace(of_start, max_snapshot_entries=0), of_recovery, rules_of_indexes(release)
+
+
+def _rules_with_search(release: Release) -> object:
+    """Return the same for a plan that excises messages because of how the release looks for an offset."""
+    return _rules(release), rules_of(release).search
 
 
 def _log_bytes(path: str) -> int:

@@ -14,6 +14,7 @@ from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES
 from kafkalog_core.kafka.rules.producers import ProducerStates
 from kafkalog_core.kafka.sim.batch_places import PlaceBounds, PlaceWatch, misplaced_batches, partition_bounds
 from kafkalog_core.kafka.sim.start.recovery import first_empty_marker, marker_fault, recover_segment
+from kafkalog_core.kafka.sim.start.replay import closed_messages
 from kafkalog_core.ops.recover.headers import PlaceHeader, is_whole_message, read_header
 from kafkalog_core.ops.recover.order import moved_batches, wrong_ends
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, ScanPlace, scan
@@ -42,16 +43,18 @@ __all__ = [
     "neighbour",
 ]
 
-PlaceKind = Literal["damage", "misplaced", "exchanged", "moved", "overlong", "refused", "chosen"]
+PlaceKind = Literal["damage", "misplaced", "exchanged", "moved", "overlong", "refused", "closed", "chosen"]
 """`damage`: bytes that form no readable batch. `misplaced`: a whole batch with offsets that cannot be right.
 `exchanged`: two whole batches in the wrong order. `moved`: whole batches that follow each other, with offsets that are
 wrong by the same number. `overlong`: a whole batch with a last offset that no record has. `refused`: a whole batch at
-which a broker stops when it reads its marker, or looks at its transaction. `chosen`: a batch that the user named."""
+which a broker stops when it reads its marker, or looks at its transaction. `closed`: a compressed message of magic 0 or
+1 that does not open, at which fetches of the batches after it fail too. `chosen`: a batch that the user named."""
 BrokerAct = Literal["truncates", "stops", "serves"]
 """What a broker does that recovers the segment: it truncates the log, it does not start, or it goes on."""
 
 _MARKER: Final = "a control batch of a producer that holds no marker"
 _MARKER_KEPT: Final = "a control batch of a producer that cannot be read"
+_CLOSED: Final = "a compressed message that does not open, at which fetches of the messages after it fail too"
 _EMPTY_MARKER: Final = "a control batch that compaction has emptied, at which releases before 2.0 stop"
 
 
@@ -218,7 +221,7 @@ class SegmentReader:
                 self._add(_bytes_of(segment, item.position, item.size_bytes, what))
             return
         rows = _rows_at(item.batches, self._bad)
-        faults = {**{row: self._bad[at] for row, at in rows}, **_bad_markers(item, self._facts)}
+        faults = {**{row: self._bad[at] for row, at in rows}, **_bad_batches(item, self._facts)}
         row = 0
         for number in (*sorted(faults), item.batches.count):
             if number > row:
@@ -279,10 +282,12 @@ def _bytes_of(segment: Segment, position: int, size_bytes: int, what: BadBatch) 
     return PlaceBytes(position, end, what, header, is_whole)
 
 
-def _bad_markers(run: Run, facts: PartitionFacts) -> dict[int, BadBatch]:
-    """Return the control batches of a run whose first record stops a broker, by row."""
+def _bad_batches(run: Run, facts: PartitionFacts) -> dict[int, BadBatch]:
+    """Return the batches of a run at which a broker stops, or fetches of later ones fail, by row."""
     rules, batches = facts.load_options.recovery, run.batches
     found: dict[int, BadBatch] = {}
+    if facts.load_options.loader.search == "base":
+        found = dict.fromkeys(closed_messages(run), BadBatch("closed", "closed-message", _CLOSED, "serves"))
     if not rules.has_producers or batches.holds_only("producer_id", -1):
         return found
     row = 0

@@ -304,6 +304,7 @@ class PartitionReindex:
         self._pass(recovery)
         self._may_hide |= indexes.has_wrong_header
         self._may_hide |= recovery.end_offset > next_base(self._partition.segments, segment)
+        self._may_hide |= recovery.has_legacy and self._task.facts.load_options.loader.search == "base"
         if is_meant:
             # An index must not name what is truncated
             is_new = recovery.stop is not None

@@ -57,8 +57,8 @@ class ReindexReport(Struct, frozen=True, kw_only=True):
         losses: what is lost.
         tail_bytes: bytes of an append that was interrupted at the end of the log, which are left.
         may_hide_batches: whether a broker may serve batches that consumers do not read: a segment ends above the base
-            offset of the next one or, in a log that was never cleaned, above what its indexes can hold; or the header
-            of a batch cannot be right.
+            offset of the next one or, in a log that was never cleaned, above what its indexes can hold; the header of
+            a batch cannot be right; or messages of magic 0 or 1 may not open, where fetches of later ones depend on it.
     """
 
     findings: tuple[Finding, ...] = ()

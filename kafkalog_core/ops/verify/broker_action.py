@@ -17,11 +17,14 @@ from kafkalog_core.findings.logs import DAMAGE_REASONS, LOG_DAMAGE, ZERO_TAIL
 from kafkalog_core.findings.logs_07 import V07_SUFFIX
 from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, parse_file_name
+from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.batch_places import GO_BACK
 from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.sim.start.outcome import Start
+from kafkalog_core.kafka.sim.start.replay import SegmentReads
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.findings.broker_actions import StartAction
     from kafkalog_core.format.names import DirectoryName
+    from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.sim.start.outcome import Outcome
     from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblem
@@ -262,7 +266,7 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None, otherwise:
     outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
     is_whole = place.reason not in _SEEN_BY_START  # a batch of which the contents are wrong
     if is_whole and not _is_noticed(outcome) and (outcome.problem is None or place.reason in _HARMLESS):
-        return _unnoticed(place, outcome, otherwise)
+        return _unnoticed(place, start, outcome, otherwise)
     if outcome.problem is not None:
         return _stopped(outcome, outcome.problem, is_damage=not is_whole)
     if outcome.fate == "deleted":
@@ -278,17 +282,26 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None, otherwise:
     return _unread(place, start, end_offset)
 
 
-def _unnoticed(place: DamagePlace, outcome: Outcome, otherwise: str) -> BrokerAction | None:
+def _unnoticed(place: DamagePlace, start: Start, outcome: Outcome, otherwise: str) -> BrokerAction | None:
     """Return the action at a place that a start does not notice; None: it is `otherwise`."""
     problem = outcome.problem
     if problem is None:
-        return None if place.reason == _OTHER else BrokerAction.of("payload")
+        return None if place.reason == _OTHER else _kept_closed(place, start.release) or BrokerAction.of("payload")
     if problem.kind == "split" and outcome.is_at_place:
         return BrokerAction.of("split", problem=problem.sentence.removesuffix("."))
     if outcome.fate != "stops" or outcome.is_at_place or not otherwise or otherwise.startswith(DOES_NOT_START):
         return None
     name = "offline-before-it" if problem.kind == "offline" else "stops-before-it"
     return BrokerAction.of(name, where=_place_of(problem), otherwise=_continued(otherwise))
+
+
+def _kept_closed(place: DamagePlace, release: Release) -> BrokerAction | None:
+    """Return the action at a message of magic 0 or 1 at which fetches fail; None: none does in this release."""
+    search = rules_of(release).search
+    with Source.open(place.path) as source:
+        reads = SegmentReads(source, place.log_bytes, place.base_offset, None, search=search)
+        is_closed = search != "last" and reads.is_closed(place.position)
+    return BrokerAction.of("payload-closed" if search == "base" else "payload-closed-4.0") if is_closed else None
 
 
 def _place_of(problem: LoadProblem) -> str:

@@ -441,8 +441,8 @@ def test_messages_that_nothing_opens_keep_no_broker_from_starting(tmp_path: Path
     kept = readable(root)
     draft = recover(root, only_copy=True)
     assert readable(root) == kept
-    assert "8 places that cannot be read" in str(draft.plan.report.verdict)
-    assert {each.code for each in draft.plan.report.findings} >= {"excise.refused-tail"}
+    assert "9 places that cannot be read (records of 8 partitions" in str(draft.plan.report.verdict)
+    assert {each.code for each in draft.plan.report.findings} >= {"excise.removed"}
     assert (root / MARK).exists()
     undo_all(root)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
@@ -461,3 +461,45 @@ def test_a_log_on_which_only_a_later_release_starts_is_not_led_in_circles(tmp_pa
     assert (left.next_command or "").endswith("/music-20 --kafka 2.0")
     left_as_it_is = [finding.cure or "" for finding in (*report.findings, *report.refusals)]
     assert not [cure for cure in left_as_it_is if "kafkalog recover" in cure]
+
+
+def _with_closed_message(root: Path, number: int) -> tuple[Written, bytes]:
+    """A log of compressed messages, of which one of the second segment does not open, as its checksum has it."""
+    opened = [batch_of(1, build.GZIP, first, first + 2) for first in range(12, 24, 3)]
+    record = build.Record(offset=14 + 3 * number, timestamp_ms=1000, value=b"no gzip stream")
+    closed = build.message_v1(record, attributes=build.GZIP)
+    batches = [closed if each == number else batch for each, batch in enumerate(opened)]
+    first = [batch_of(1, build.GZIP, 0, 2), batch_of(1, build.GZIP, 3, 11)]
+    return write_batches(root, {0: first, 12: batches}), closed
+
+
+@pytest.mark.parametrize(("number", "fate"), [(1, "missing afterwards"), (3, "assigned again")])
+@pytest.mark.parametrize("release", ["4.1", "4.4"])
+def test_a_message_at_which_later_fetches_fail_is_removed(tmp_path: Path, release: str, number: int, fate: str) -> None:
+    """Seeds 470020 and 470062 of recover-4.4: Kafka failed at each read that had to pass over it."""
+    written, closed = _with_closed_message(tmp_path, number)
+    kept = readable(written.root)
+    data = written.log(12).read_bytes()
+    assert closed in data
+    draft = recover(written.root, only_copy=True, kafka={"kafka": release})
+    assert written.log(12).read_bytes() == data.replace(closed, b"")
+    assert readable(written.root) == kept
+    first = 12 + 3 * number
+    assert [(each.first_offset, each.next_offset) for each in draft.plan.report.losses] == [(first, first + 3)]
+    (removed,) = (each.message for each in draft.plan.report.findings if each.code == "excise.removed")
+    assert removed.endswith(f"offsets {first} to {first + 2} are {fate}.")
+
+
+def test_a_message_that_does_not_open_is_kept_where_only_its_own_offsets_fail(tmp_path: Path) -> None:
+    """Releases before 4.0 serve it, and 4.0 reads the base offset of no other batch than the one that it has found."""
+    written, _ = _with_closed_message(tmp_path, 1)
+    for release in ("3.9", "4.0"):
+        draft = plan(written.root, only_copy=True, kafka={"kafka": release})
+        assert not any(change.path.endswith(".log") for change in draft.plan.changes)
+        assert not draft.plan.report.losses
+
+
+def test_the_release_has_to_be_known_where_it_decides_about_a_message(tmp_path: Path) -> None:
+    written, _ = _with_closed_message(tmp_path, 1)
+    report = plan(written.root, only_copy=True, kafka=None).plan.report
+    assert report.needs_release

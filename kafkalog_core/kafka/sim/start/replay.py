@@ -53,6 +53,7 @@ __all__ = [
     "Obstacle",
     "ReplaySegment",
     "SegmentReads",
+    "closed_messages",
     "end_of_log",
     "find_offset",
     "replay_producers",
@@ -138,6 +139,11 @@ class SegmentReads:
         if isinstance(offset, Unwalkable):
             return EndOfLog(self._base_offset, _fatal(offset))
         return EndOfLog(offset + 1, is_lost=self.highest(found) > offset)
+
+    def is_closed(self, position: int) -> bool:
+        """Return whether a fetch that reads the base offset of the batch at a position fails there."""
+        batch = next(self._walk.batches(position), None)
+        return isinstance(batch, WalkedBatch) and isinstance(self._base_of(batch), Unwalkable)
 
     def highest(self, position: int = 0) -> int:
         """Return the highest offset of whole batches from a position on; a low number if there is none."""
@@ -504,6 +510,16 @@ class _Read:
             if columns.count:
                 return self.carry_on(Run(window, columns, resynced=False, begins=batch.position), 0, columns.count)
         return None
+
+
+def closed_messages(run: Run) -> list[int]:
+    """Return the rows of compressed messages of magic 0 and 1 whose base offset no broker finds (`_base_within`)."""
+    if run.batches.holds_only("format", MAGIC_V2):
+        return []
+    rows = enumerate(zip(*map(run.batches.column, ("format", "codec", "size_bytes")), strict=True))
+    compressed = [(row, size) for row, (magic, codec, size) in rows if magic < MAGIC_V2 and codec]
+    entries = ((row, run.memory[run.start_of(row) : run.start_of(row) + size]) for row, size in compressed)
+    return [row for row, entry in entries if _base_within(bytes(entry)) is None]
 
 
 def _base_within(entry: bytes) -> int | None:
