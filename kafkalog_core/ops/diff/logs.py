@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogChanges", "LogTask", "compare_logs"]
 
-_TAILS: Final = {"torn-tail": "a torn append", "zero-filled": "preallocated space"}
+_TAILS: Final = {"torn-tail": "a torn append", "zero-filled": "zeros"}
 """Damage that an append in progress leaves, and that a start truncates."""
 
 _SHOWN: Final = frozenset({"damaged", "repaired", "tail"})
