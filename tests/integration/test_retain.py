@@ -43,9 +43,10 @@ async def _write(broker: Broker) -> None:
 
 
 def _retain(broker: Broker, *arguments: str | int) -> Done:
-    zookeeper = ("--assume-defaults",) if broker.release == "2.8" else ()  # the topic's settings are not on the disk
-    options = ("--config", broker.config, "--kafka", broker.release, "--topic", TOPIC, *zookeeper)
-    done = run("retain", broker.partition_dir(TOPIC), *options, *map(str, arguments))
+    # The topic's settings are not on the disk of a broker with ZooKeeper
+    zookeeper = (broker.work_dir / "zookeeper",) if broker.release == "2.8" else ()
+    options = ("--config", broker.config, "--kafka", broker.release, "--topic", TOPIC)
+    done = run("retain", broker.partition_dir(TOPIC), *zookeeper, *options, *map(str, arguments))
     assert done.status == 0, (done.rows, done.errors)
     return done
 
