@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import subprocess
+import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -21,6 +23,7 @@ from tests.integration.records import KAFKALOG
 from tests.integration.repairing import run
 from tests.integration.zookeeper_broker import ZooKeeperBroker
 from tests.support import jars
+from tests.support.asking import SocketClient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 LATE, GHOST = "late", "ghost"
+OLD, DELETED = 20, 9
 OTHER_ID: Final = "AAAAAAAAAAAAAAAAAAAAZg"
 
 
@@ -92,6 +96,8 @@ def test_the_controllers_decide_by_the_log_of_the_leader(libs: Path, tmp_path: P
         start_all(nodes)
         first = nodes[leader_of(nodes)]
         behind, second = (node for node in nodes.values() if node is not first)
+        make(first, [NewTopic("early", num_partitions=1, replica_assignment=[[second.number]])])
+        wait_for(lambda: has(behind, "early"), "the first topic is not copied")
         behind.kill()
         make(first, [NewTopic(LATE, num_partitions=1, replica_assignment=[[second.number]])])
         wait_for((second.partition_dir(LATE)).is_dir, "the partition is not made")
@@ -146,7 +152,7 @@ def test_a_log_directory_that_was_copied_into_a_second_one(own_broker: Broker, t
     commands = {str(row["next_command"]) for row in planned.rows if row["type"] == "finding"}
     for command in commands:
         if command.startswith("mv "):
-            subprocess.run(command, shell=True, check=True)
+            subprocess.run(shlex.split(command), check=True)
     own_broker.start()
 
 
@@ -176,10 +182,47 @@ def test_a_checkpoint_that_its_broker_never_filled(own_broker: Broker) -> None:
     assert all("killed in its first minute" in str(row["cure"]) for row in emptied)
 
 
+def test_deleted_records_that_are_back(own_broker: Broker) -> None:
+    """The leader epochs begin where records were deleted up to; the checkpoint of the log start is not yet written."""
+    broker = own_broker
+    asyncio.run(clients.create_topic(broker, "t", {broker.segment_bytes: broker.roll_bytes}))
+    broker.stop()
+    broker.start()  # it leads in a later epoch
+    asyncio.run(send_old(broker))
+    asyncio.run(clients.delete_records(broker, "t", DELETED))
+    broker.kill()
+    (broker.log_dir / "log-start-offset-checkpoint").write_bytes(b"")  # as in its first minute
+    broker.start()
+    _, _, first, *_ = (broker.partition_dir("t") / "leader-epoch-checkpoint").read_text().splitlines()
+    epoch, start = map(int, first.split())
+    assert start == DELETED
+    with SocketClient(broker.bootstrap) as client:
+        answers = [ended(client, each) for each in (epoch, epoch - 1)]
+    assert answers == [OLD, DELETED]
+    broker.stop()
+    rows = run("verify", broker.partition_dir("t")).rows
+    (found,) = (row for row in rows if row["type"] == "finding" and str(row["code"]).startswith("epochs."))
+    assert (found["code"], found["severity"]) == ("epochs.late-first", "info")
+    assert f"one that has only earlier epochs gets {DELETED} in place of 0" in str(found["broker_action"])
+
+
+def ended(client: SocketClient, epoch: int) -> int:
+    """Where a leader epoch ends, as a follower is answered."""
+    asked = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}]
+    deadline = time.monotonic() + SECONDS
+    while True:
+        answer = client.ask("OffsetForLeaderEpoch", 3, replica_id=-1, topics=[{"topic": "t", "partitions": asked}])
+        (partition,) = answer["topics"][0]["partitions"]
+        if not partition["error_code"]:
+            return int(partition["end_offset"])
+        assert time.monotonic() < deadline, partition
+        time.sleep(0.1)
+
+
 async def send_old(broker: Broker) -> None:
     """Segments of records of the year 2025."""
     async with clients.producer_of(broker) as producer:
-        for _ in range(20):
+        for _ in range(OLD):
             await producer.send_and_wait("t", bytes(900), partition=0, timestamp_ms=1_750_000_000_000)
 
 
