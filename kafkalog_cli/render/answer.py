@@ -37,6 +37,7 @@ __all__ = [
     "counted_rest",
     "impact_line",
     "rule_lines",
+    "unknown_lines",
 ]
 
 SHOWN_PARTITIONS: Final = 200
@@ -135,6 +136,11 @@ def assumed_lines(assumptions: Sequence[Assumption], width: int, *, is_accepted:
     if assumptions and not is_accepted:
         lines += sentence_texts(_APPLY_NOTE, width, "dim")
     return lines
+
+
+def unknown_lines(sentences: Iterable[str], width: int) -> list[Text]:
+    """Return the lines about settings that are unknown."""
+    return [line for sentence in sentences for line in sentence_texts(sentence, width, "yellow")]
 
 
 def rule_lines(release: object, evidence: Sequence[str], width: int, *, explains: bool, where: str = "") -> list[Text]:

@@ -15,6 +15,7 @@ from kafkalog_cli.render.answer import (
     counted_rest,
     impact_line,
     rule_lines,
+    unknown_lines,
 )
 from kafkalog_cli.render.cells import (
     NONE,
@@ -39,6 +40,7 @@ from kafkalog_cli.render.summary import INDENT, wrapped_texts
 from kafkalog_core.command_lines import shell_line
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.compact.forecast import CompactForecast
+from kafkalog_core.ops.repair.assumptions import unknown_topics
 from kafkalog_core.ops.repair.held_options import held_note
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of, duration
@@ -480,6 +482,8 @@ class CompactTable(AnswerTable[CompactForecast]):
         """Return assumed values and the release."""
         assumed = list(dict.fromkeys(one for each in self._forecasts for one in each.assumptions))
         lines = assumed_lines(assumed, self.width)
+        idle = [each.idle for each in self._forecasts if each.idle is not None]
+        lines += unknown_lines(unknown_topics(idle, ["cleanup.policy"]), self.width)
         partitions = [each.partition for each in self._forecasts]
         releases = dict.fromkeys((row.get("release"), row.get("release_evidence")) for row in partitions)
         for release, evidence in releases:

@@ -14,6 +14,7 @@ from kafkalog_cli.render.answer import (
     counted_rest,
     impact_line,
     rule_lines,
+    unknown_lines,
 )
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, time_cell
 from kafkalog_cli.render.grid import (
@@ -28,6 +29,7 @@ from kafkalog_cli.render.grid import (
 )
 from kafkalog_cli.render.summary import INDENT, sentence_texts
 from kafkalog_core.findings import Finding
+from kafkalog_core.ops.repair.assumptions import RETENTION, unknown_topics
 from kafkalog_core.ops.repair.held_options import held_note
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, totals
 from kafkalog_core.ops.retain.rows import (
@@ -287,6 +289,8 @@ class RetentionTable(AnswerTable[RetentionForecaster | RetainForecast | Finding]
         """Return assumed values, the release, and with --explain the settings."""
         assumed = list(dict.fromkeys(one for each in self._retained for one in each.assumptions))
         lines = assumed_lines(assumed, self.width)
+        kept = [each.forecast.question.topic for each in self._retained if not each.forecast.deleted]
+        lines += unknown_lines(unknown_topics(kept, RETENTION), self.width)
         if self._retained:
             now = f"now is {moment(self._retained[0].forecast.question.now_ms)}"
             checks = checks_of(self._retained)

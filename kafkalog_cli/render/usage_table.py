@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from kafkalog_cli.render.answer import rule_lines
+from kafkalog_cli.render.answer import rule_lines, unknown_lines
 from kafkalog_cli.render.cells import NONE, human_bytes, number, plain, time_cell
 from kafkalog_cli.render.grid import TableColumn, count_column, draws_blocks, size_column, table_lines
 from kafkalog_cli.render.summary import INDENT, SummaryTable, command_text, sentence_texts, status_line
@@ -126,6 +126,7 @@ class UsageTable(SummaryTable["DirUsage"]):
         lines += [
             line for text in grouped(assumed) for line in sentence_texts(f"assumed: {text}", self.width, "yellow")
         ]
+        lines += unknown_lines((text for each in self._found for text in each.unknown), self.width)
         for each in self._found:
             if each.retention_problem is not None:
                 text = f"retention is unknown in {each.path}: {each.retention_problem}"

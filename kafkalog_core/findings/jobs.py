@@ -243,7 +243,7 @@ LOOKUPS: Final = {
         "warning",
         "A broker of {release} answers otherwise: {answer}.",
         "Returns this answer. If an index is the reason, it does so until it rebuilds the index.",
-        _LOOK + "Any other reason remains: a search by time reads only one segment.",
+        _LOOK + " Any other reason remains: a search by time reads only one segment.",
         "A broker searches for a time only in the first segment whose time index (without entries: whose modification "
         "time) reaches it, and trusts its indexes. The records in the log are different.",
     ),

@@ -30,7 +30,8 @@ EMPTY_STRAY: Final = "Renames the directory to end in -stray, because it has no 
 """What a KRaft broker does with a partition without segments and without partition.metadata (seen of 4.3.1)."""
 STRAY_DELETED: Final = (
     "Loads the partition, renames its directory to end in -delete, and deletes it with all its records after "
-    "file.delete.delay.ms (log.segment.delete.delay.ms, 1 minute)."
+    "file.delete.delay.ms (log.segment.delete.delay.ms, 1 minute), unless the controllers' metadata log continues "
+    "after this copy and assigns it."
 )
 """What releases before 3.7 do with a partition that the metadata log does not assign to them (seen of 3.5.2, 3.6.2)."""
 
@@ -153,7 +154,8 @@ LOG_DIRS: Final = {
     "dir.not-assigned": FindingType(
         "error",
         "The metadata log ({metadata_log}) {why}; its topic id is {topic_id}.",
-        "Loads the partition, renames its directory to end in -stray, and serves no record of it.",
+        "Loads the partition, renames its directory to end in -stray, and serves no record of it, unless the "
+        "controllers' metadata log continues after this copy and assigns it.",
         "If you need the records, copy the directory away before the broker starts. To serve it again, restore the "
         "metadata log that has the topic, or assign the partition to this node.",
         "A KRaft broker keeps only partitions that the metadata log assigns to it (LogManager.isStrayReplica). "
@@ -181,7 +183,8 @@ LOG_DIRS: Final = {
         "warning",
         "The metadata log ({metadata_log}) assigns {names} to {where}, but no log directory has a directory of this "
         "name.",
-        "Creates an empty partition. Where this node has the only replica, consumers get none of the old records.",
+        "Creates an empty partition, if the controllers have committed that. Where this node has the only replica, "
+        "consumers get none of the old records.",
         "If the topic is not new, start no broker yet: look for the directory on other disks, in backups, and among "
         "directories that were renamed to end in -delete or -stray, and put it back.",
         "A broker creates each partition that the metadata log assigns to it, if it finds no directory. So a lost "
@@ -276,9 +279,10 @@ CHECKPOINTS: Final = {
     ),
     "checkpoint.emptied": FindingType(
         "warning",
-        "The file is empty, but there are {count} partitions in the log directory.",
+        "The file is empty, and the log directory has {partitions}.",
         "Reads it as an empty checkpoint: {effect}.",
-        "Restore it from a backup of the same time as the logs. If there is none, verify the partitions before the "
+        "If the broker was killed in its first minute, it left the file empty, and nothing needs to be done. Else "
+        "restore it from a backup of the same time as the logs. If there is none, verify the partitions before the "
         "broker starts and writes a new file.",
         "A broker creates an empty file at its very first start. After a clean shutdown the file always has entries, "
         "so an empty file was truncated; the severity is then error.",
@@ -446,7 +450,8 @@ CHECKPOINTS: Final = {
     "partition-metadata.not-assigned": FindingType(
         "error",
         "The topic id is {topic_id}, but the metadata log ({metadata_log}) has {expected} for the topic.",
-        "Loads the partition, renames its directory to end in -stray, and serves an empty partition instead.",
+        "Loads the partition, renames its directory to end in -stray, and serves an empty partition instead, unless "
+        "the controllers' metadata log continues after this copy and has this topic id.",
         "Start no broker on it yet. Put the topic id of the metadata log into partition.metadata, unless the topic "
         "was deleted and created again: then the directory holds the records of the deleted topic.",
         "A KRaft broker finds a partition by its topic id, not by its name (LogManager.isStrayReplica). Releases "

@@ -285,6 +285,16 @@ PRODUCERS: Final = {
         "The log has batches of a leader epoch before the start offset of the epoch.",
         next_step=RECOVER,
     ),
+    "epochs.late-first": FindingType(
+        "info",
+        "The first leader epoch, {epoch}, starts at {said} in the file, but the log has a batch of it at offset "
+        "{offset}.",
+        "Answers followers with the right offset for each epoch of this log; one that has only earlier epochs gets "
+        "{said} in place of {offset}.",
+        "Nothing needs to be done: kafkalog recover corrects the line.",
+        "A request to delete records (kafka-delete-records.sh) raises this offset at once, and the log start offset in "
+        "its checkpoint within a minute: a broker that is killed before that has the records again.",
+    ),
     "epochs.early-start": FindingType(
         "error",
         "Leader epoch {epoch} starts at {said} in the file, but the log has batches of epoch {before} up to {offset}.",

@@ -28,6 +28,7 @@ SOURCES: Final = {
     "entries": "tests/integration/test_odd_entries.py",
     "messages": "tests/integration/test_said_of_messages.py",
     "settings": "tests/integration/test_said_of_settings.py",
+    "copies": "tests/integration/test_said_of_copies.py",
     "ensemble": "tests/integration/test_zookeeper_ensemble.py",
     "lost": "tests/integration/test_lost_directories.py",
     "unread": "tests/integration/test_unread_disk.py",

@@ -249,15 +249,16 @@ class BrokerAssignments(Struct, frozen=True):
         if value is None:
             return None
         image = self.cluster.image
+        here = set(self.directory_ids.values())
         voter = {each.voter_id: each.directory_id for each in image.voters}.get(self.node_id, _NO_ID)
-        if voter not in {_NO_ID, value} and os.path.dirname(self.cluster.path) == log_dir:
+        # where another log directory here has the id of the voter, that one is the voter's
+        if voter not in {_NO_ID, *here} and os.path.dirname(self.cluster.path) == log_dir:
             code = "meta.only-voter" if len(image.voters) == 1 else "meta.no-voter"
             finding = found(code, path, value=value, expected=voter, node_id=self.node_id)
             return replace(finding, next_step=_SET_DIRECTORY_ID.format(voter))
         registered = image.brokers[self.node_id].log_dirs if self.node_id in image.brokers else ()
         if not registered or value in registered:
             return None
-        here = set(self.directory_ids.values())
         assigned = Counter(
             directory
             for place, topic_id in held

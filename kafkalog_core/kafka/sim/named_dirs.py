@@ -30,6 +30,7 @@ __all__ = [
     "Identity",
     "dirs_of_config",
     "identity_of",
+    "listed_dirs",
     "metadata_dir_of",
     "node_of_config",
     "other_dirs",
@@ -179,14 +180,14 @@ def other_dirs(log_dir: str | None, beside: NamedDirs, server: Mapping[str, str]
 
 def dirs_of_config(server: Mapping[str, str]) -> Iterator[str]:
     """Yield the log directories of a server.properties that are on this machine, with that of the metadata log."""
-    for path in _listed(server):
+    for path in listed_dirs(server):
         if os.path.isdir(path) or denied_above(path) is not None:
             yield path
 
 
 def unformatted_dirs(server: Mapping[str, str]) -> Iterator[str]:
     """Yield the log directories of a server.properties that are missing, or have no meta.properties."""
-    for path in _listed(server):
+    for path in listed_dirs(server):
         is_there = os.path.isdir(path) or denied_above(path) is not None or os.path.lexists(path)
         is_empty = os.path.isdir(path) and not os.path.lexists(f"{path}/{fixed_file_name(FileKind.META_PROPERTIES)}")
         if is_empty or not is_there:
@@ -200,8 +201,11 @@ def metadata_dir_of(server: Mapping[str, str]) -> str | None:
     return path if os.path.isabs(path) else None
 
 
-def _listed(server: Mapping[str, str]) -> Iterator[str]:
-    """Yield absolute paths; `KafkaConfig.logDirs` reads log.dir only where there is no log.dirs."""
+def listed_dirs(server: Mapping[str, str]) -> Iterator[str]:
+    """Yield the absolute paths of the log directories of a server.properties, and that of the metadata log.
+
+    `KafkaConfig.logDirs` reads log.dir only where there is no log.dirs.
+    """
     listed = (_first(server, _DIRS) or "").split(",")
     yield from filter(os.path.isabs, map(str.strip, (*listed, server.get("metadata.log.dir") or "")))
 

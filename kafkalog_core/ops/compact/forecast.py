@@ -200,6 +200,7 @@ class CompactForecast(Struct, frozen=True, kw_only=True):
         keys: `big_key` rows, the largest first.
         findings: what prevents a clean, and damage that was found.
         assumptions: assumed values because of which records would be dropped.
+        idle: the settings of the topic by which the cleaner leaves the log alone; None: it does not.
         held: options that do not act on the topic, because it is not named.
         held_by: the open transaction that holds the cleaner back; None: none does.
     """
@@ -210,6 +211,7 @@ class CompactForecast(Struct, frozen=True, kw_only=True):
     keys: tuple[Row, ...] = ()
     findings: tuple[Finding, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
+    idle: TopicSettings | None = None
     held: tuple[HeldOption, ...] = ()
     held_by: HoldingTransaction | None = None
 

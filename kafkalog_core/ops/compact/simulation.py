@@ -156,7 +156,7 @@ def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap 
     """
     if task.never is not None:
         state, reason = task.never
-        return CompactForecast(partition=head_row(task, state, reason), held=tuple(task.held))
+        return CompactForecast(partition=head_row(task, state, reason), held=tuple(task.held), idle=task.of_topic)
     if task.view is None:
         # A log that cannot be read is a row, not an error of the command: the other partitions still have an answer.
         return _without_view(task)

@@ -81,6 +81,10 @@ class CopyCounts(Struct):
         """Return the number of records that one of these copies has and this one lacks for this reason."""
         return max((self.lacks.get((other, why), 0) for other in others), default=0)
 
+    def has_all_of(self, other: int) -> bool:
+        """Return whether this copy lacks no record of another one."""
+        return not any(records for (number, _), records in self.lacks.items() if number == other)
+
 
 class Range(Struct):
     """Offsets at which copies differ in the same way; `has` is a text for each copy."""

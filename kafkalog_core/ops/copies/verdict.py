@@ -414,8 +414,16 @@ def _where(extent: AtRisk) -> str:
 def _save_line(reads: Sequence[Read], extent: AtRisk) -> str:
     """Return the command that reads these records, of as few copies as have them all."""
     owners = sorted(extent.owners)
-    whole = [number for number in owners if reads[number].counts.only_here == extent.records]
-    paths = [reads[number].copy.place.path for number in whole or owners]
+    # a record that two copies have is read once: of copies with the same records the first one is named
+    paths = [
+        reads[number].copy.place.path
+        for number in owners
+        if not any(
+            reads[other].counts.has_all_of(number) and (other < number or not reads[number].counts.has_all_of(other))
+            for other in owners
+            if other != number
+        )
+    ]
     offsets = f"{extent.first_offset}..{extent.last_offset}"
     return shell_line(["kafkalog", "dump", "--records", "--offsets", offsets, *paths])
 

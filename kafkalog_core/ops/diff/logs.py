@@ -325,7 +325,7 @@ class _Changes:
         yield self._row(
             "truncated",
             before=str(old.end_offset),
-            after=str(fork),
+            after=str(min(fork, new.end_offset)),  # OLD may be damaged where it was cut
             leader_epoch=None if chosen is None else chosen.epoch,
             detail=detail,
             next_command=self._dump("truncated"),

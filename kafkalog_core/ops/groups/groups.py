@@ -140,13 +140,16 @@ def groups(
         if request.topics and not any(map(table.has_places, chosen)) and not any(map(old.has_places, old.chosen)):
             raise _no_topic(request)
         results = chain((table.result(name) for name in chosen), old.results(logs))
+        kinds = set()
         # What cannot be read is known once the last group is.
         for result in results:
+            kinds.add(result.group["group_type"])
             report.rows += sum(chunk.count for chunk in rows_of(result))
             yield result
         for error in logs.unread:
             read.findings.append(found(code_of_error(error), error.path or "", reason=error.message))
-    notes = [*_asked(request, read), *read.notes, clock.note, *old.notes]
+    expiry = [] if kinds == {"share"} else [clock.note]  # a share group commits no offset that expires
+    notes = [*_asked(request, read), *read.notes, *expiry, *old.notes]
     findings = (*read.findings, *old.findings)
     yield _counted(GroupBasis(notes=tuple(notes), findings=findings, known_from_ms=read.known_from_ms), report)
 

@@ -8,7 +8,7 @@ controllers: if one of them has the records, the node fetches them.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners, read_assignments, read_topic_id
@@ -17,12 +17,15 @@ from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
+    from kafkalog_core.kafka.sim.cluster import BrokerAssignments
     from kafkalog_core.kafka.sim.start.disk import Fate, LoadedPartition
     from kafkalog_core.ops.repair.context import DirContext
 
 __all__ = ["MetadataLog"]
+
+_BY_ASSIGNMENT: Final = frozenset({"dir.not-assigned", "dir.partition-missing", "partition-metadata.not-assigned"})
 
 
 class MetadataLog:
@@ -42,8 +45,11 @@ class MetadataLog:
         """Return the fate of a partition, given that which it has if the broker keeps it."""
         return "unknown" if fate == "loaded" and part.place.path in self._unassigned else fate
 
-    def doubts(self) -> Iterator[str]:
-        """Yield what is unknown, each as a sentence without a full stop."""
+    def doubts(self, codes: Collection[str]) -> Iterator[str]:
+        """Yield what is unknown, each as a sentence without a full stop.
+
+        codes: of what was found in the log directories.
+        """
         if not any(each.broker_dir is not None and each.broker_dir.is_kraft for each in self._contexts):
             return
         if self._path is None:
@@ -59,6 +65,11 @@ class MetadataLog:
             )
         if self._unnamed:
             yield f"{self._path} has {self._unnamed} more of the broker's log directories: name all of them"
+        if self._is_one_of_several and not _BY_ASSIGNMENT.isdisjoint(codes):
+            yield (
+                f"{self._path} is one copy of several: what the controllers have committed decides which partitions "
+                "the broker creates, and which it renames to -stray; kafkalog quorum compares the controllers' disks"
+            )
 
     @cached_property
     def _unassigned(self) -> frozenset[str]:
@@ -83,11 +94,23 @@ class MetadataLog:
         return frozenset(found)
 
     @cached_property
+    def _known(self) -> BrokerAssignments | None:
+        paths = [context.target.root for context in self._contexts]
+        return DirectoryOwners(paths, self._named).assignments(paths)
+
+    @property
     def _unnamed(self) -> int:
         """Number of log directories that the node registered, and that are not among those here."""
-        paths = [context.target.root for context in self._contexts]
-        known = DirectoryOwners(paths, self._named).assignments(paths)
-        if known is None:
+        if self._known is None:
             return 0
-        broker = known.cluster.image.brokers.get(known.node_id)
-        return 0 if broker is None else max(0, len(broker.log_dirs) - len(paths))
+        broker = self._known.cluster.image.brokers.get(self._known.node_id)
+        return 0 if broker is None else max(0, len(broker.log_dirs) - len(self._contexts))
+
+    @property
+    def _is_one_of_several(self) -> bool:
+        """Whether the controllers are others than this node alone, by the leader's last record of its voters."""
+        if self._known is None:
+            return False
+        image = self._known.cluster.image
+        change = () if image.leader_change is None else image.leader_change.voters
+        return any(voter.voter_id != self._known.node_id for voter in image.voters or change)

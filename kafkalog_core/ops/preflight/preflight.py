@@ -16,7 +16,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
-from kafkalog_core.kafka.sim.named_dirs import dirs_of_config, metadata_dir_of, unformatted_dirs
+from kafkalog_core.kafka.sim.named_dirs import dirs_of_config, listed_dirs, metadata_dir_of, unformatted_dirs
 from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
 from kafkalog_core.ops.preflight.further import (
     coordinator_findings,
@@ -39,6 +39,7 @@ from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.locks import lock_holder
 from kafkalog_core.storage.paths import absolute, is_directory, real
 from kafkalog_core.structs import Struct, replace
+from kafkalog_core.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -327,7 +328,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         guess=contexts[0].guess,
         request=request.kafka,
         findings=tuple(finding for each in findings.values() for finding in each if _is_shown(finding)),
-        doubts=(*_doubts(contexts), *metadata.doubts()),
+        doubts=(*_doubts(contexts), *metadata.doubts({each.code for of_dir in findings.values() for each in of_dir})),
         further=(
             *coordinator_findings(partitions, release),
             *limit_findings(
@@ -452,9 +453,9 @@ def _of_config(contexts: Sequence[DirContext]) -> dict[str, tuple[Finding, ...]]
     """
     first = contexts[0]
     is_kraft = any(each.broker_dir is not None and each.broker_dir.is_kraft for each in contexts)
-    if first.request.config is None or not is_kraft:
-        return {}
     named = {real(each.target.root) for each in contexts}
+    if first.request.config is None or not is_kraft or _is_elsewhere(contexts):
+        return {}
     paths = [path for path in unformatted_dirs(first.settings.server) if real(path) not in named]
     name = fixed_file_name(FileKind.META_PROPERTIES)
     missing: dict[str, tuple[Finding, ...]] = {
@@ -468,6 +469,12 @@ def _of_config(contexts: Sequence[DirContext]) -> dict[str, tuple[Finding, ...]]
     wrong = {root: log for root, log in logs if is_directory(log) and real(root) != real(expected)}
     elsewhere = {root: (found("dir.metadata-elsewhere", log, expected=expected),) for root, log in wrong.items()}
     return missing | elsewhere
+
+
+def _is_elsewhere(contexts: Sequence[DirContext]) -> bool:
+    """Return whether a server.properties names log directories, but none of those here: disks or copies elsewhere."""
+    listed = {real(path) for path in listed_dirs(contexts[0].settings.server)}
+    return bool(listed) and listed.isdisjoint(real(each.target.root) for each in contexts)
 
 
 def _with_strays(findings: Iterable[Finding], context: DirContext) -> Iterator[Finding]:
@@ -498,10 +505,15 @@ def _check_one_broker(directories: Sequence[TargetDir]) -> None:
 
 
 def _doubts(contexts: Sequence[DirContext]) -> Iterator[str]:
+    server = contexts[0].settings.server
     named = {real(context.target.root) for context in contexts}
-    for path in () if contexts[0].request.config is None else dirs_of_config(contexts[0].settings.server):
-        if real(path) not in named:
-            yield f"{path}: the server.properties names this log directory too: name it here"
+    if contexts[0].request.config is not None and _is_elsewhere(contexts):
+        listed = first_of(list(dict.fromkeys(listed_dirs(server))))
+        yield f"the server.properties names {listed}: what is named here is taken for all of that"
+    else:
+        for path in () if contexts[0].request.config is None else dirs_of_config(server):
+            if real(path) not in named:
+                yield f"{path}: the server.properties names this log directory too: name it here"
     for context in contexts:
         holder = lock_holder(context.target.root)
         if holder is not None:

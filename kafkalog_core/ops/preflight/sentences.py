@@ -44,6 +44,7 @@ _SUBJECTS: Final = {
 _MISSING: Final = frozenset({"segment.gap", "batch.gap", "batch.gaps"})
 _EPOCHS: Final = frozenset({"batch.epoch-back", "batch.bad-epoch"})
 _SHOWN: Final = 3
+_ELSEWHERE: Final = "broker.metadata-elsewhere"
 _REFUSED: Final = "A broker refuses the file: "
 """How the messages of findings about text files begin."""
 _READ: Final = frozenset(
@@ -141,6 +142,8 @@ def log_line_of(event: StartEvent, start: DiskStart) -> str | None:
         "dir": event.log_dir,
         "partition_dir": os.path.dirname(event.path),
     }
+    if message.name == _ELSEWHERE:
+        del known["dir"]  # that of the settings, which the sentence above has
     return _PLACEHOLDER.sub(lambda match: known.get(match[1], "..."), message.wordings[0])
 
 

@@ -93,7 +93,8 @@ class _Planner:
     # --- the actions --------------------------------------------------------------------------------------------------
     def _survivors(self) -> PlanReport:
         quorum, disk = self._quorum, self._disk
-        sentences = [*self._committed(), *self._further()]
+        may_lead = f"{_name(disk)} commits them if it leads, and a leader whose log ends before removes them"
+        sentences = [*self._committed(may_lead), *self._further()]
         for each in quorum.members or quorum.disks:
             if each is not disk and each is not quorum.furthest:
                 sentences += [f"If {_name(each)} decides: {text}" for text in self._lost_with(each)]
@@ -126,7 +127,7 @@ class _Planner:
         elections = elections_to_come(disk.reading.image, quorum.furthest.reading.image, gone)
         sentences = [
             *self._lost_sentences(),
-            *self._committed(),
+            *self._committed("the leader commits them when it starts"),
             *self._further(),
             *([_never(others)] if others else []),
             self._setting(),
@@ -317,18 +318,17 @@ class _Planner:
             return None
         return f"kafkalog quorum {' '.join(shell_path(disk.log_dir) for disk in quorum.disks)} {STANDALONE}"
 
-    def _committed(self) -> Iterator[str]:
+    def _committed(self, then: str | None = None) -> Iterator[str]:
+        """Yield which records are committed, and what becomes of the others; None: the plan removes them."""
         quorum, end = self._quorum, self._quorum.longest.end.offset
         if quorum.committed >= end:
             return
         text = f"Records up to offset {quorum.committed} are committed for certain"
         if quorum.voters and not quorum.absent:
-            yield (
-                f"{text}; no majority has those from there to {end}, so they were never acknowledged, and the leader "
-                "commits them when it starts"
-            )
+            text += f"; no majority has those from there to {end}, so they were never acknowledged"
         else:
-            yield f"{text}; those from there to {end} may not be, and the leader commits them when it starts"
+            text += f"; those from there to {end} may not be"
+        yield text if then is None else f"{text}: {then}"
 
     def _further(self) -> Iterator[str]:
         """Yield what other logs have that the longest one of a voter does not."""

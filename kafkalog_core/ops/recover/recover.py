@@ -399,8 +399,9 @@ def _counted(losses: Sequence[Loss]) -> str:
     places = count_of(len({(loss.topic, loss.partition) for loss in losses}), "partition")
     if not known:
         return f"records of {places} that cannot be counted"
-    least = "" if len(known) == len(losses) else "at least "
     total = sum(known)
+    # a place without a record that can be counted may have held some
+    least = "at least " if len(known) < len(losses) or (total and 0 in known) else ""
     if not total and not least:  # a damaged batch may have held records: nobody can count them
         return f"no record of {places} that can be read"
     return f"{least}{total:,} record{'' if total == 1 else 's'} of {places}"

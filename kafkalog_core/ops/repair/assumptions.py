@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_word
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.structs import Struct
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASSUME",
+    "RETENTION",
     "Assumption",
     "assumed_of_broker",
     "assumed_of_topic",
@@ -30,12 +32,17 @@ __all__ = [
     "grouped",
     "refusal",
     "summary",
+    "unknown_topics",
     "with_options",
 ]
 
 ASSUME: Final = "--assume-defaults"
 _SHOWN: Final = 4
 _CONFIG: Final = "--config FILE"
+RETENTION: Final = ("cleanup.policy", "retention.ms", "retention.bytes")
+"""The settings by which retention deletes."""
+_OF_TOPICS: Final = frozenset({"zookeeper", "damaged"})
+"""The gaps of settings that a topic has itself, on a disk that shows them to be elsewhere or lost."""
 
 
 class Assumption(Struct, frozen=True, kw_only=True):
@@ -89,6 +96,23 @@ def assumed_watermark(view: PartitionView) -> Iterator[Assumption]:
             of=f"{view.topic}-{view.number}",
             why="no replication-offset-checkpoint has it, so records may be missing on other replicas",
         )
+
+
+def unknown_topics(topics: Iterable[TopicSettings], names: Sequence[str]) -> list[str]:
+    """Return how many topics have settings of their own that are unknown, a sentence for each reason.
+
+    names: of the settings on which the answer depends.
+    """
+    gaps: dict[str, set[str | None]] = {}
+    for topic in topics:
+        for gap in (topic.setting(name).gap for name in names):
+            if gap is not None and gap.kind in _OF_TOPICS:
+                gaps.setdefault(gap.why, set()).add(topic.topic)
+    return [
+        f"unknown: {_and(names)} of {count_of(len(of), 'topic')} ({why}); those of the broker are used. To state them: "
+        "--topic-config TOPIC:KEY=VALUE"
+        for why, of in gaps.items()
+    ]
 
 
 def grouped(assumptions: Sequence[Assumption]) -> list[str]:

@@ -9,6 +9,7 @@ from kafkalog_core.errors import DeniedError, RefusedError, StorageError
 from kafkalog_core.findings import DENIED, Finding, found
 from kafkalog_core.kafka.sim.start.segment_views import check_now
 from kafkalog_core.ops.compact.compact import compact
+from kafkalog_core.ops.repair.assumptions import RETENTION, unknown_topics
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, read_view
 from kafkalog_core.ops.retain.retain import RetainRequest, retained_of
@@ -32,6 +33,7 @@ __all__ = ["add_retention", "saved_by"]
 def add_retention(result: DirUsage, targets: tuple[Target, ...], wanted: RetentionOptions, progress: Progress) -> None:
     """Add what retention deletes, or why that is unknown: sizes are known all the same."""
     assumptions: dict[Assumption, None] = {}
+    kept = []
     try:
         # Raises DeniedError where this user may not read all of it.
         for target in target_dirs(targets):
@@ -39,6 +41,7 @@ def add_retention(result: DirUsage, targets: tuple[Target, ...], wanted: Retenti
                 result.share(topic, partition).add_retention(each)
                 if isinstance(each, RetainForecast):
                     assumptions.update(dict.fromkeys(each.assumptions))
+                    kept += [] if each.forecast.deleted else [each.forecast.question.topic]
     except (RefusedError, StorageError) as error:
         result.retention_problem = error.message
         path = error.path or result.path
@@ -48,6 +51,7 @@ def add_retention(result: DirUsage, targets: tuple[Target, ...], wanted: Retenti
             share.retention_bytes = share.retention_segments = share.next_due_ms = share.unforeseen = None
     else:
         result.assumptions = tuple(assumptions)
+        result.unknown = tuple(unknown_topics(kept, RETENTION))
 
 
 def _forecasts(

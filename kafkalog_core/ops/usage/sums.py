@@ -138,6 +138,7 @@ class DirUsage(Struct, kw_only=True):
         findings: what could not be read, and partitions whose retention cannot be predicted.
         more_findings: number of further ones.
         assumptions: assumed values because of which retention would delete.
+        unknown: why the settings by which it deletes nothing are unknown, a sentence each.
         now_ms: the time that counts as now for retention; None: no forecast was asked for.
         release: whose rules the forecast follows.
         retention_problem: why nothing of retention is known; None: it is, or no forecast was asked for.
@@ -154,6 +155,7 @@ class DirUsage(Struct, kw_only=True):
     findings: list[Finding] = field(default_factory=list)
     more_findings: int = 0
     assumptions: tuple[Assumption, ...] = ()
+    unknown: tuple[str, ...] = ()
     now_ms: int | None = None
     release: Release | None = None
     retention_problem: str | None = None

@@ -264,7 +264,9 @@ def check_epochs(
         behind = offsets[at + 1] if at + 1 < len(offsets) else None
         said = offsets[at]
         if said > start.offset:
-            sink.add("epochs.wrong-start", text.path, offset=start.offset, epoch=start.epoch, said=said)
+            # LeaderEpochFileCache.endOffsetFor: only a request of an earlier epoch gets the start of the first one
+            code = "epochs.late-first" if at == 0 and start is starts[0] else "epochs.wrong-start"
+            sink.add(code, text.path, offset=start.offset, epoch=start.epoch, said=said)
         elif behind is not None and behind <= (start.offset if is_compacted else end):
             following = epochs[at + 1]
             sink.add("epochs.early-start", text.path, offset=end, epoch=following, said=behind, before=start.epoch)

@@ -158,6 +158,15 @@ def test_a_truncated_end_without_a_later_epoch(tmp_path: Path) -> None:
     assert row["detail"].startswith("NEW has no later leader epoch")
 
 
+def test_an_end_that_a_recovery_cut_at_damage(tmp_path: Path) -> None:
+    """3.9.2 truncated such a log at the damaged batch, and not at the first record after it that can be read."""
+    log = batches(0, 49)
+    bad = log[6][:16] + b"\x63" + log[6][17:]  # no magic of any release
+    old, new = pair(tmp_path, {0: [*log[:6], bad, *log[7:]]}, {0: log[:6]})
+    (row,) = (each for each in rows(old, new) if each["change"] == "truncated")
+    assert (row["before"], row["after"], row["records"]) == ("50", "30", 15)
+
+
 def test_a_cleaned_log(tmp_path: Path) -> None:
     log = batches(0, 49)
     kept = [batch_v2(records(0, 4)[::2], last_offset=4), empty_batch(5, 9)]

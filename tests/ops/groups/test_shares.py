@@ -83,6 +83,7 @@ def test_start_offset_lag_and_what_was_delivered(tmp_path: Path) -> None:
     shown = command("--group", "s", tmp_path).stdout
     assert "1 start offset, 15 records not yet read" in shown
     assert "3 acknowledged, 2 available again" in shown
+    assert "offsets expire" not in shown  # none is committed
     (group,) = rows(tmp_path, kind="group")
     assert (group["partitions"], group["lag"], group["expires_ms"]) == (1, 15, None)
 

@@ -201,6 +201,17 @@ def test_a_log_directory_that_the_configuration_names_must_have_its_ids(demo: Pa
     assert "no record is lost" in verdict("--config", config, demo)
 
 
+def test_a_disk_that_is_not_where_the_configuration_has_it(demo: Path, tmp_path: Path) -> None:
+    """A disk of another machine: its broker reads what log.dirs names there."""
+    config = tmp_path / "server.properties"
+    for names in (f"{tmp_path}/one", f"{tmp_path}/one,{tmp_path}/two"):
+        config.write_text(f"process.roles=broker,controller\nnode.id=1\nlog.dirs={names}\n")
+        shown = " ".join(run("--config", config, demo).stdout.split())
+        assert "starts: no record is lost" in shown
+        of_config = ", ".join(names.split(","))
+        assert f"the server.properties names {of_config}: what is named here is taken for all of that" in shown
+
+
 def test_a_partition_of_a_disk_is_refused(crashed: Path) -> None:
     ended = CliRunner().invoke(cli, ["preflight", str(crashed / "orders-0")])
     assert ended.exit_code != 0

@@ -107,6 +107,15 @@ def test_each_is_damaged_elsewhere(tmp_path: Path) -> None:
     assert codes(comparison) == ["replicas.damaged", "replicas.keep-lacks"]
 
 
+def test_records_of_two_copies_are_saved_from_one(tmp_path: Path) -> None:
+    """Two copies have all that the copy to keep lacks, and the third one has a part of it."""
+    log, other = batches(0, 49), [*batches(0, 39), *batches(40, 44, epoch=3, word="new")]
+    placed = [lay(tmp_path, 1, {0: log}), lay(tmp_path, 2, {0: log}), lay(tmp_path, 3, {0: other})]
+    reason = str(compared(*placed, lay(tmp_path, 4, {0: log[:9]})).replica["reason"])
+    assert "First save the 10 records that it does not have" in reason
+    assert reason.endswith(f"kafkalog dump --records --offsets 40..49 {tmp_path}/broker-1/t-0")
+
+
 @pytest.mark.parametrize("base", [40, 0])
 def test_a_batch_above_the_range_of_its_segment_is_damage(tmp_path: Path, base: int) -> None:
     """The followers of a real 4.3.1 broker copied such a batch at its wrong offset, and truncated it in a loop."""

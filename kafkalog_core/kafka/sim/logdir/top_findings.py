@@ -10,6 +10,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind,
 from kafkalog_core.kafka.rules.metadata_rules import cluster_modes
 from kafkalog_core.storage.paths import exists
 from kafkalog_core.structs import replace
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,6 +56,7 @@ def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
     yield from _missing_meta(broker_dir, partitions)
     if not partitions:
         return
+    named = count_of(len(partitions), "partition")
     for kind, effect in _EFFECTS.items():
         path = f"{broker_dir.path}/{fixed_file_name(kind)}"
         if _is_expected(kind, broker_dir, partitions) and not exists(path):
@@ -67,14 +69,14 @@ def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
             severity = (
                 _severity_of_emptied(kind, broker_dir) if not text.file.size_bytes else _severity_of_cut(broker_dir)
             )
-            yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
+            yield found("checkpoint.emptied", path, partitions=named, effect=effect, severity=severity)
 
     cleaner = broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
     is_cut = cleaner is not None and not cleaner.is_refused and cleaner.file.verdict.declared_count is None
     if cleaner is not None and is_cut and cleaner.file.size_bytes:  # until the first clean it has no bytes at all
         effect, severity = "it cleans each log from its start again", _severity_of_cut(broker_dir)
         path = cleaner.file.path
-        yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
+        yield found("checkpoint.emptied", path, partitions=named, effect=effect, severity=severity)
 
 
 def unformatted(log_dir: LogDir, others: Iterable[BrokerDir | None], release: Release) -> Iterator[Finding]:
