@@ -328,7 +328,11 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         guess=contexts[0].guess,
         request=request.kafka,
         findings=tuple(finding for each in findings.values() for finding in each if _is_shown(finding)),
-        doubts=(*_doubts(contexts), *metadata.doubts({each.code for of_dir in findings.values() for each in of_dir})),
+        doubts=(
+            *_doubts(contexts),
+            *metadata.doubts({each.code for of_dir in findings.values() for each in of_dir}),
+            *_by_interval(partitions),
+        ),
         further=(
             *coordinator_findings(partitions, release),
             *limit_findings(
@@ -417,6 +421,7 @@ def _absolute(finding: Finding) -> Finding:
     return replace(finding, path=absolute(finding.path))
 
 
+_INTERVAL: Final = "index.interval.bytes"
 _LEAST_MEASURED: Final = 64 << 20
 """Bytes of logs of which the time to read them shows how fast the disk is."""
 _CLOSED: Final = frozenset({"file.no-access", "file.unreadable", "dir.foreign-owner", "dir.no-permission"})
@@ -502,6 +507,15 @@ def _check_one_broker(directories: Sequence[TargetDir]) -> None:
         )
         reason = f"these log directories are of {len(nodes)} brokers (nodes {', '.join(nodes)}), which start one by one"
         raise RefusedError(Refusal(reason, ways))
+
+
+def _by_interval(partitions: Iterable[PartitionStart]) -> Iterator[str]:
+    for each in partitions:
+        if any(_INTERVAL in (finding.broker_action or "") for finding in each.silent):
+            yield (
+                f"{each.name}: whether a segment whose offsets go back is emptied depends on {_INTERVAL}, which is "
+                f"assumed: --topic-config {each.place.name.topic}:{_INTERVAL}=N settles it"
+            )
 
 
 def _doubts(contexts: Sequence[DirContext]) -> Iterator[str]:

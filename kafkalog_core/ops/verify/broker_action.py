@@ -278,8 +278,23 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None, otherwise:
     if outcome.fate == "kept":
         name = "kept-hidden" if _hides_end(place, start) else "kept"
         end = f"{start.result.end_offset:,}"
-        return BrokerAction.of(name, why=outcome.why, found_end=end)
+        action = BrokerAction.of(name, why=outcome.why, found_end=end)
+        return _or_emptied(action, start) if _is_emptied_by_interval(place, start) else action
     return _unread(place, start, end_offset)
+
+
+def _is_emptied_by_interval(place: DamagePlace, start: Start) -> bool:
+    """Return whether a start with another index.interval.bytes deletes a place whose offsets go back."""
+    other = start.with_each_entry if place.reason == "offset-order" else None
+    if other is None:
+        return False
+    outcome = other.at(place.path, place.base_offset, place.position, place.size_bytes)
+    return outcome.fate in {"truncated", "deleted"}
+
+
+def _or_emptied(action: BrokerAction, start: Start) -> BrokerAction:
+    other = BrokerAction.of("by-interval", interval=f"{start.index_interval_bytes:,}")
+    return replace(action, text=f"{action.text} {other.text}")
 
 
 def _unnoticed(place: DamagePlace, start: Start, outcome: Outcome, otherwise: str) -> BrokerAction | None:

@@ -90,6 +90,20 @@ class Start:
         """Return the same start after a clean shutdown, or after none."""
         return Start(self._partition, replace(self._context, is_clean=is_clean), self._options)
 
+    @cached_property
+    def with_each_entry(self) -> Start | None:
+        """The same start with an index entry due after each batch; None: index.interval.bytes is not assumed."""
+        settings = self._options.settings
+        if settings.setting("index.interval.bytes").gap is None:
+            return None
+        options = replace(self._options, settings=replace(settings, index_interval_bytes=0))
+        return Start(self._partition, self._context, options)
+
+    @property
+    def index_interval_bytes(self) -> int:
+        """The value of index.interval.bytes."""
+        return self._options.settings.index_interval_bytes
+
     def at(self, path: str, base_offset: int, position: int, size_bytes: int = 0) -> Outcome:
         """Return what the start does with a place.
 
