@@ -81,7 +81,8 @@ class PreflightTable(AnswerTable["Preflight"]):
             return []
         lines = [text for doubt in found.doubts for text in sentence_texts(f"in doubt: {doubt}", self.width, "yellow")]
         lines += sentence_texts(_recovery(found), self.width, "dim")
-        return lines + rule_lines(found.release, found.guess.evidence, self.width, explains=self.explains)
+        where = "" if found.guess.is_certain else " (the latest release that fits; --compat shows the others)"
+        return lines + rule_lines(found.release, found.guess.evidence, self.width, explains=self.explains, where=where)
 
 
 def _below(found: Preflight) -> Iterator[str]:
