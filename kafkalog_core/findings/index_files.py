@@ -175,8 +175,8 @@ INDEXES: Final = {
     "timeindex.zero-entries": FindingType(
         "error",
         "The time index ends with {size_bytes} bytes of zeros, which the next start takes for entries.",
-        "Uses 1970 as the segment's largest timestamp: time retention deletes the segment at its first check, within "
-        "30 s of the start (0.11 to 2.2: builds the index again).",
+        "Uses 1970 as the segment's largest timestamp: time retention, if the topic has one, deletes the segment at "
+        "its first check, within 30 s of the start (0.11 to 2.2: builds the index again).",
         _REBUILT,
         "Only the index of the segment that is being written has space for later entries. The broker trims the index "
         "when it closes the segment, at a clean shutdown too.",
@@ -194,7 +194,7 @@ INDEXES: Final = {
     "timeindex.incomplete": FindingType(
         "error",
         "The time index of a closed segment lacks the segment's largest timestamp: {problem}.",
-        f"Uses too small a timestamp for the segment{UNLESS_RECOVERED}: time retention deletes it too early, and "
+        f"Uses too small a timestamp for the segment{UNLESS_RECOVERED}: time retention may delete it too early, and "
         "searches by time miss records.",
         _REBUILT,
         _CLOSED + "Segments of magic 1 from 0.10.0 have no time index; the severity is then info.",
