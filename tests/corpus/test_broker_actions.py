@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.findings.broker_actions import DOES_NOT_START, OFFLINE
+from kafkalog_core.findings.broker_lines import hear, messages_in
 from tests.corpus import verifying
 from tests.support.corpus import faults
 from tests.support.corpus.faults import BEFORE, STARTED, Fault
@@ -26,11 +27,10 @@ _KEEPS = (
     *("Does not read this place at its start", "Does not decode the records", "Loads the batch", "Loads both"),
 )
 _REMOVES = ("Deletes it.", "Deletes it at its next start.", "Deletes it and uses", "Completes the swap")
-_REFUSED = ("unclean/B.dir_missing", "unclean/B.dir_empty", "unclean/B.is_a_file")
+_REFUSED = ("B.dir_missing", "B.dir_empty", "B.is_a_file")  # nothing is there to be verified
+_ENDS = (DOES_NOT_START, "Stops.", "Stopped.", "Halts", "Ends its process")
 _FAULTS = [
-    fault
-    for fault in verifying.faults_before()
-    if STARTED in fault.states and verifying.name_of(fault) not in _REFUSED  # nothing is there to be verified
+    fault for fault in verifying.faults_before() if STARTED in fault.states and not fault.path.endswith(_REFUSED)
 ]
 
 
@@ -54,6 +54,17 @@ def test_a_broker_does_with_a_file_what_verify_says(corpus: Path, tmp_path: Path
             _judge_log(each, old, new)
         elif (each.broker_action or "").startswith(_REMOVES):
             assert old != new, each
+
+
+@pytest.mark.parametrize("fault", verifying.faults_before(), ids=verifying.name_of)
+def test_a_broker_ends_at_the_lines_of_which_explain_says_so(fault: Fault) -> None:
+    lines = [text for line in fault.sheet["warn_error_lines"] or () for text in messages_in(line)]
+    messages = [heard.message for line in lines if (heard := hear(line)) is not None]
+    assert len(messages) == len(lines)
+    if fault.sheet["alive_after_start"]:
+        assert [each.name for each in messages if each.broker_action.startswith(_ENDS)] == []
+    elif fault.sheet["started"] is False:
+        assert any(each.severity == "error" for each in messages)
 
 
 def _judge_index(finding: Finding, old: bytes | None, new: bytes | None) -> None:
