@@ -1,0 +1,61 @@
+"""Whether a broker did with a file what a finding says: the file before its start next to that after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.findings.broker_actions import DOES_NOT_START, OFFLINE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from kafkalog_core.findings import Finding
+
+__all__ = ["content_of", "is_stopping", "is_true"]
+
+_CONDITIONAL: Final = ("index.interval.bytes", "unless it recovers")
+"""What is settled by a value that is not known, or by a start that does not come so far."""
+_REBUILDS: Final = ("Recovers the segment, because", "Recovers each segment without an offset index")
+_TRUSTS: Final = ("Checks only the end of the index", "Trusts the entry", "Uses the ", "Reads the zeros")
+_CUTS: Final = ("Truncates the log", "Deletes the whole segment")
+_KEEPS: Final = (
+    *("Recovers the segment, because", "Computes no checksum", "Does not notice it at its start", "Loads the log"),
+    *("Does not read this place at its start", "Does not decode the records", "Loads the batch", "Loads both"),
+)
+_REMOVES: Final = ("Deletes it.", "Deletes it at its next start.", "Deletes it and uses", "Completes the swap")
+
+
+def content_of(path: Path) -> bytes | None:
+    """The bytes of a file; None: there is no such file."""
+    return path.read_bytes() if path.is_file() else None
+
+
+def is_stopping(findings: Iterable[Finding]) -> bool:
+    """Whether one of them says that the broker does not start, or takes a log directory offline."""
+    return any((each.broker_action or "").startswith((DOES_NOT_START, OFFLINE)) for each in findings)
+
+
+def is_true(finding: Finding, before: bytes | None, after: bytes | None) -> bool | None:
+    """Whether the broker did what the finding says, by its file before and after the start; None: not judged.
+
+    Only for a broker that came to the end of its start.
+    """
+    action = finding.broker_action or ""
+    if any(text in action for text in _CONDITIONAL):
+        return None
+    if finding.path.endswith("index"):
+        if action.startswith(_REBUILDS):
+            return before != after
+        return before is None or (after or b"").startswith(before) if action.startswith(_TRUSTS) else None
+    if finding.path.endswith(".log"):
+        return None if before is None else _is_true_of_log(finding, before, after)
+    return before != after if action.startswith(_REMOVES) else None
+
+
+def _is_true_of_log(finding: Finding, before: bytes, after: bytes | None) -> bool | None:
+    action = finding.broker_action or ""
+    if action.startswith(_CUTS):
+        return after is None or (len(after) < len(before) and before.startswith(after))
+    end = 0 if finding.position is None else finding.position + (finding.size_bytes or 0)
+    return (after or b"").startswith(before[:end]) if action.startswith(_KEEPS) else None
