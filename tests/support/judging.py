@@ -22,8 +22,12 @@ _CUTS: Final = ("Truncates the log", "Deletes the whole segment")
 _KEEPS: Final = (
     *("Recovers the segment, because", "Computes no checksum", "Does not notice it at its start", "Loads the log"),
     *("Does not read this place at its start", "Does not decode the records", "Loads the batch", "Loads both"),
+    *("Takes offset", "Takes the offset here", "Hides the records"),
 )
-_REMOVES: Final = ("Deletes it.", "Deletes it at its next start.", "Deletes it and uses", "Completes the swap")
+_REMOVES: Final = (
+    *("Deletes it.", "Deletes it at its next start.", "Deletes it and uses", "Completes the swap"),
+    "Removes the entry at its next start",
+)
 
 
 def content_of(path: Path) -> bytes | None:
@@ -44,13 +48,15 @@ def is_true(finding: Finding, before: bytes | None, after: bytes | None) -> bool
     action = finding.broker_action or ""
     if any(text in action for text in _CONDITIONAL):
         return None
+    if action.startswith(_REMOVES):
+        return before != after
     if finding.path.endswith("index"):
         if action.startswith(_REBUILDS):
             return before != after
         return before is None or (after or b"").startswith(before) if action.startswith(_TRUSTS) else None
     if finding.path.endswith(".log"):
         return None if before is None else _is_true_of_log(finding, before, after)
-    return before != after if action.startswith(_REMOVES) else None
+    return None
 
 
 def _is_true_of_log(finding: Finding, before: bytes, after: bytes | None) -> bool | None:
