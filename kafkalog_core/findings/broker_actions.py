@@ -187,6 +187,11 @@ START_ACTIONS: Final = {
         "open.",
         next_step=RECOVER,
     ),
+    "producers-forgotten": StartAction(
+        "Forgets all producers, because the last shutdown was clean and there is no producer snapshot: it can no "
+        "longer refuse duplicates."
+    ),
+    "producers-read": StartAction("Reads the log from the newest snapshot that is left, or from its start."),
     "v07-tail": StartAction(
         "Truncates the log here: after an unclean shutdown 0.7 reads its last file up to the first incomplete message.",
         "Nothing needs to be done: the next start truncates the log here, and no whole message is lost.",

@@ -210,6 +210,11 @@ class Starts:
         return None if start is None else start.result.problem
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is known how the next start ends, and that it comes to its end."""
+        return self._context.is_clean is not None and self._start is not None and self.problem is None
+
+    @property
     def forgets_producers(self) -> bool:
         """Whether the next start knows no producer, because no snapshot is left after a clean shutdown."""
         return bool(self._context.is_clean) and self._clean is not None and self._clean.result.forgets_producers
@@ -433,6 +438,9 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
         elif finding.code == "txn.open" and starts.forgets_producers:
             kind = START_ACTIONS["txn-forgotten"]
             yield replace(finding, broker_action=kind.text, cure=kind.cure, next_step=kind.next_step)
+        elif finding.code == _NO_SNAPSHOT and starts.is_known:
+            name = "producers-forgotten" if starts.forgets_producers else "producers-read"
+            yield replace(finding, broker_action=START_ACTIONS[name].text)
         elif action is not None:
             yield replace(
                 finding,
@@ -463,6 +471,7 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
 
 _OF_ENTRIES: Final = frozenset({"index.beyond-log", "index.wrong-position", "index.wrong-offset", "index.unsorted"})
 """Findings about entries of an offset index, of which the last one leads a start to the log end offset."""
+_NO_SNAPSHOT: Final = "snapshot.missing"
 _RECOVERED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 NOT_READ: Final = frozenset(
     {DENIED, "file.not-readable", "object.replaced", "dir.unreadable", "log.unreadable", "batch.over-limit"}

@@ -171,7 +171,9 @@ def is_proven_wrong(disk: Disk, entries: Entries | None) -> bool:
         starts = [start for other, start in entries if other == epoch]
         behind = [start for other, start in entries if other > epoch]
         reach = own[0].base if disk.is_compacted else own[-1].last  # the cleaner joins batches of two epochs
-        if not starts or starts[0] > own[0].base or (behind and min(behind) <= reach):
+        # Where the first epoch starts late, followers are answered rightly all the same
+        is_first = epoch == entries[0][0] == disk.batches[0].epoch
+        if not starts or (starts[0] > own[0].base and not is_first) or (behind and min(behind) <= reach):
             return True
     return False
 
