@@ -66,6 +66,8 @@ _TAIL: Final = (
 
 START_ACTIONS: Final = {
     "index-rebuilt": StartAction("Recovers the segment, because {why}, and rebuilds its indexes."),
+    "snapshot-unread": StartAction("Does not read it at its next start."),
+    "snapshot-written": StartAction("Writes it again, from the log, at its next start."),
     "payload": StartAction(
         f"Does not decode the records of the batch at its start, and keeps the batch. {CONSUMERS}",
     ),

@@ -48,8 +48,10 @@ def is_true(finding: Finding, before: bytes | None, after: bytes | None) -> bool
     action = finding.broker_action or ""
     if any(text in action for text in _CONDITIONAL):
         return None
-    if action.startswith(_REMOVES):
+    if action.startswith((*_REMOVES, "Writes it again")):
         return before != after
+    if action.startswith("Does not read it"):
+        return before == after
     if finding.path.endswith("index"):
         if action.startswith(_REBUILDS):
             return before != after

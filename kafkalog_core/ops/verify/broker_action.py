@@ -16,11 +16,11 @@ from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL, UNLESS
 from kafkalog_core.findings.logs import DAMAGE_REASONS, LOG_DAMAGE, ZERO_TAIL
 from kafkalog_core.findings.logs_07 import V07_SUFFIX
 from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, parse_file_name
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.batch_places import GO_BACK
 from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS, recovers_v07
-from kafkalog_core.kafka.sim.start.outcome import Start
+from kafkalog_core.kafka.sim.start.outcome import Outcome, Start
 from kafkalog_core.kafka.sim.start.replay import SegmentReads
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.partition import read_partition
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog_core.format.names import DirectoryName
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
-    from kafkalog_core.kafka.sim.start.outcome import Outcome
     from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblem
     from kafkalog_core.ops.verify.verdict import PlaceVerdict
 
@@ -184,14 +183,24 @@ class Starts:
         return None if start is None else _action(place, start, end_offset, otherwise)
 
     def settled(self, finding: Finding, topic: str | None) -> Finding:
-        """Return a finding of an index with what the next start makes of it, as far as that is known."""
+        """Return a finding of an index or a snapshot with what the next start makes of it, as far as that is known."""
         action, name = finding.broker_action or "", parse_file_name(os.path.basename(finding.path))
         is_unknown = self._context.is_clean is None and topic != METADATA_TOPIC
-        if UNLESS_RECOVERED not in action or finding.severity == "info" or name.base_offset is None or is_unknown:
+        is_settled = name.kind in _SETTLED or UNLESS_RECOVERED in action
+        if not is_settled or finding.severity == "info" or name.base_offset is None or is_unknown:
             return finding
         start = self._clean if self._context.is_clean else self._unclean
-        why = None if start is None else start.why_recovered(name.base_offset)
-        if why is None:
+        if start is None:
+            return finding
+        problem = start.result.problem
+        if problem is not None and problem.is_failure and problem.path == finding.path:
+            stopped = _stopped(Outcome(fate="stops", problem=problem, is_at_place=True), problem)
+            return replace(finding, broker_action=stopped.text, severity="error")
+        if name.kind is FileKind.SNAPSHOT:
+            fate = _OF_SNAPSHOTS.get(start.snapshot_fate(name.base_offset) or "")
+            return finding if fate is None else replace(finding, broker_action=START_ACTIONS[fate].text)
+        why = start.why_recovered(name.base_offset)
+        if why is None or UNLESS_RECOVERED not in action:
             return finding
         rebuilt = BrokerAction.of("index-rebuilt", why=why).text
         return replace(finding, broker_action=rebuilt if why else action.replace(UNLESS_RECOVERED, ""))
@@ -472,6 +481,8 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
 _OF_ENTRIES: Final = frozenset({"index.beyond-log", "index.wrong-position", "index.wrong-offset", "index.unsorted"})
 """Findings about entries of an offset index, of which the last one leads a start to the log end offset."""
 _NO_SNAPSHOT: Final = "snapshot.missing"
+_SETTLED: Final = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT})
+_OF_SNAPSHOTS: Final = {"unread": "snapshot-unread", "written": "snapshot-written"}
 _RECOVERED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 NOT_READ: Final = frozenset(
     {DENIED, "file.not-readable", "object.replaced", "dir.unreadable", "log.unreadable", "batch.over-limit"}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadOptions, LoadProblem, LoadResult
+    from kafkalog_core.kafka.sim.start.snapshots import SnapshotFate
     from kafkalog_core.storage.partition import Partition
 
 __all__ = ["STOPS", "Fate", "Outcome", "Start", "offset_at"]
@@ -125,6 +126,10 @@ class Start:
         """Return why the start recovers a segment; empty: it does not; None: it stops, or the segment is not kept."""
         segment = None if self.result.problem is not None else self._segments.get(base_offset)
         return None if segment is None else segment.why
+
+    def snapshot_fate(self, offset: int) -> SnapshotFate | None:
+        """Return what becomes of a producer snapshot; None: the start stops, or no broker reads the file."""
+        return None if self.result.problem is not None else self.result.snapshots.get(offset)
 
     @cached_property
     def _segments(self) -> dict[int, LoadedSegment]:

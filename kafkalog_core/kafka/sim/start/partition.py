@@ -515,6 +515,7 @@ class PartitionLoad:
             is_end_lost=self._is_end_lost,
             zero_indexes=self._zero_indexes,
             forgets_producers=self._producers.has_forgotten,
+            snapshots=self._snapshots.fates,
             reads_unstable=self._reads_unstable,
         )
 

@@ -9,9 +9,10 @@ from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.settings import read_settings
 from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS
 from kafkalog_core.kafka.sim.start.snapshots import SnapshotOptions
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from kafkalog_core.kafka.rules.releases import Release
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochStart
     from kafkalog_core.kafka.sim.start.candidates import Occasion
     from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
+    from kafkalog_core.kafka.sim.start.snapshots import SnapshotFate
     from kafkalog_core.storage.listing import FileInfo, Segment
 
 __all__ = [
@@ -150,6 +152,7 @@ class LoadResult(Struct, frozen=True, kw_only=True):
             largest size.
         forgets_producers: whether no producer snapshot is left after a clean shutdown, so that the broker knows no
             producer, and no open transaction.
+        snapshots: what becomes of the producer snapshots that were there before the start, by offset.
         reads_unstable: whether the first unstable offset is looked up in the log, because of a transaction.
     """
 
@@ -167,6 +170,7 @@ class LoadResult(Struct, frozen=True, kw_only=True):
     is_end_lost: bool = False
     zero_indexes: frozenset[int] = frozenset()
     forgets_producers: bool = False
+    snapshots: Mapping[int, SnapshotFate] = field(default_factory=dict)
     reads_unstable: bool = False
 
     @property

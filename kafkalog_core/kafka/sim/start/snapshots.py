@@ -5,7 +5,7 @@ Nothing is written: `SnapshotFiles` holds which snapshots there would be in the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from kafkalog_core.errors import FieldError, FormatError, StorageError
 from kafkalog_core.format.layout import MAX_INT32
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.start.replay import Obstacle, ReplaySegment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["ProducerLoad", "ProducerManager", "SnapshotFiles", "SnapshotOptions", "is_deleted_by_start"]
+__all__ = ["ProducerLoad", "ProducerManager", "SnapshotFate", "SnapshotFiles", "SnapshotOptions", "is_deleted_by_start"]
 
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
@@ -83,11 +83,15 @@ class SnapshotOptions(Struct, frozen=True, kw_only=True):
         )
 
 
+SnapshotFate = Literal["deleted", "written", "loaded", "unread"]
+"""`written`: with other content than before; `unread`: it is left as it is, and nothing is taken from it."""
+
+
 class SnapshotFiles:
     """Snapshots by their offset: files on the disk, new ones, and removed ones.
 
-    `is_expiration_decisive`: whether a producer that was loaded or dropped was silent for a time after which only some
-    of the releases that the disk may be of forget it.
+    `loaded`: the offsets of those from which producers were taken. `is_expiration_decisive`: whether a producer that
+    was loaded or dropped was silent for a time after which only some of the releases that the disk may be of forget it.
 
     Args:
         paths: those on the disk, by offset.
@@ -95,6 +99,7 @@ class SnapshotFiles:
 
     def __init__(self, paths: dict[int, str]) -> None:
         self.is_expiration_decisive = False
+        self.loaded: set[int] = set()
         self._on_disk = dict(paths)
         self._there: dict[int, bytes | None] = dict.fromkeys(paths)
 
@@ -138,6 +143,19 @@ class SnapshotFiles:
     def deleted(self) -> dict[int, str]:
         """The paths of removed snapshots, by offset."""
         return {offset: path for offset, path in sorted(self._on_disk.items()) if offset not in self._there}
+
+    @property
+    def fates(self) -> dict[int, SnapshotFate]:
+        """What became of the snapshots on the disk, by offset."""
+        fates: dict[int, SnapshotFate] = {}
+        for offset in self._on_disk:
+            if offset not in self._there:
+                fates[offset] = "deleted"
+            elif self._there[offset] is not None:
+                fates[offset] = "written"
+            else:
+                fates[offset] = "loaded" if offset in self.loaded else "unread"
+        return fates
 
     def _read_disk(self, offset: int) -> bytes | None:
         try:
@@ -216,6 +234,7 @@ class ProducerManager:
             except FormatError:
                 self.files.remove(latest)
                 continue
+            self.files.loaded.add(latest)
             self.end_offset = self.last_snapshot = latest
             return
         self.end_offset = self.last_snapshot = start_offset
