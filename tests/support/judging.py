@@ -26,8 +26,9 @@ _KEEPS: Final = (
 )
 _REMOVES: Final = (
     *("Deletes it.", "Deletes it at its next start.", "Deletes it and uses", "Completes the swap"),
-    "Removes the entry at its next start",
+    *("Removes the entry at its next start", "Writes it again"),
 )
+_LEAVES: Final = ("Does not read it at its next start",)
 
 
 def content_of(path: Path) -> bytes | None:
@@ -48,17 +49,17 @@ def is_true(finding: Finding, before: bytes | None, after: bytes | None) -> bool
     action = finding.broker_action or ""
     if any(text in action for text in _CONDITIONAL):
         return None
-    if action.startswith((*_REMOVES, "Writes it again")):
-        return before != after
-    if action.startswith("Does not read it"):
-        return before == after
+    if action.startswith((*_REMOVES, *_LEAVES)):
+        return (before != after) is action.startswith(_REMOVES)
     if finding.path.endswith("index"):
-        if action.startswith(_REBUILDS):
-            return before != after
-        return before is None or (after or b"").startswith(before) if action.startswith(_TRUSTS) else None
-    if finding.path.endswith(".log"):
-        return None if before is None else _is_true_of_log(finding, before, after)
-    return None
+        return _is_true_of_index(action, before, after)
+    return _is_true_of_log(finding, before, after) if finding.path.endswith(".log") and before is not None else None
+
+
+def _is_true_of_index(action: str, before: bytes | None, after: bytes | None) -> bool | None:
+    if action.startswith(_REBUILDS):
+        return before != after
+    return before is None or (after or b"").startswith(before) if action.startswith(_TRUSTS) else None
 
 
 def _is_true_of_log(finding: Finding, before: bytes, after: bytes | None) -> bool | None:
