@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.findings.broker_actions import DOES_NOT_START, OFFLINE
+from kafkalog_core.findings.broker_actions import DOES_NOT_START
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["content_of", "is_stopping", "is_true"]
 
+_OFFLINE: Final = "log directory offline"
 _CONDITIONAL: Final = ("index.interval.bytes", "unless it recovers")
 """What is settled by a value that is not known, or by a start that does not come so far."""
 _REBUILDS: Final = ("Recovers the segment, because", "Recovers each segment without an offset index")
@@ -38,7 +39,8 @@ def content_of(path: Path) -> bytes | None:
 
 def is_stopping(findings: Iterable[Finding]) -> bool:
     """Whether one of them says that the broker does not start, or takes a log directory offline."""
-    return any((each.broker_action or "").startswith((DOES_NOT_START, OFFLINE)) for each in findings)
+    actions = [each.broker_action or "" for each in findings]
+    return any(action.startswith(DOES_NOT_START) or _OFFLINE in action for action in actions)
 
 
 def is_true(finding: Finding, before: bytes | None, after: bytes | None) -> bool | None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-__all__ = ["mutate"]
+__all__ = ["mutate", "mutate_text"]
 
 _SIZE: Final = slice(8, 12)
 _BASE_OFFSET: Final = 8
@@ -196,3 +196,26 @@ def _lose_segment(partition: Path, rng: Random) -> str:
     log = rng.choice(logs)
     log.unlink()
     return f"{partition.name}/{log.name} is gone"
+
+
+def mutate_text(log_dir: Path, rng: Random) -> str:
+    """Harm one text file of a log directory: a digit, a line, the end or all of it; return what was done."""
+    names = ("*-checkpoint", "*/leader-epoch-checkpoint", "*/partition.metadata")
+    file = rng.choice(sorted(path for name in names for path in log_dir.glob(name)))
+    lines = file.read_text().splitlines()
+    digits = [at for at, letter in enumerate(file.read_text()) if letter.isdigit()]
+    kind = rng.choice(("digit", "digit", "line", "end", "all", "garbage"))
+    if kind == "digit" and digits:
+        at, text = rng.choice(digits), file.read_text()
+        file.write_text(f"{text[:at]}{rng.randrange(10)}{text[at + 1 :]}")
+    elif kind == "line" and lines:
+        del lines[rng.randrange(len(lines))]
+        file.write_text("".join(f"{line}\n" for line in lines))
+    elif kind == "end":
+        file.write_bytes(file.read_bytes()[: rng.randrange(file.stat().st_size + 1)])
+    elif kind == "garbage":
+        file.write_bytes(rng.randbytes(rng.randrange(1, 40)))
+    else:
+        file.unlink()
+        kind = "all"
+    return f"{file.relative_to(log_dir)}: {kind}"
