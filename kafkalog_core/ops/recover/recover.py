@@ -34,7 +34,7 @@ from kafkalog_core.ops.repair.assumptions import with_options
 from kafkalog_core.ops.repair.context import distinct_settings
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.truncate.truncate import stage_lower_offsets, start_rules
-from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.engine import log_bytes_in, verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.logdir import read_log_dir
@@ -119,7 +119,7 @@ class _Planner:
         tasks = list(self._tasks())
         outside = tuple(self._outside_logs())
         rules = rules_of(self._context.release)
-        self._log_bytes = {task.path: _log_bytes(task.path) for task in tasks}
+        self._log_bytes = {task.path: log_bytes_in(task.path) for task in tasks}
         size_bytes = sum(self._log_bytes.values())
         self._progress.expect(size_bytes)
         work = [(task,) for task in tasks]
@@ -128,7 +128,7 @@ class _Planner:
             self._joined.take(each.changes)
         with self._joined.reading():
             repaired = self._checkpoints(done)
-            problems = self._problems(tasks, done)
+            problems = self._problems(tasks, done, outside)
             marked = self._marked(problems, repaired)
         self._joined.pass_on(self._stage, starts_first=any(each.is_below_start for each in done))
         elsewhere = self._context.assigned_elsewhere
@@ -235,8 +235,14 @@ class _Planner:
                 stage_lower_offsets(broker_dir, kind, ends, self._joined)
         return plan_checkpoint(self._checkpoint_request(marks=False), self._joined, self._progress)
 
-    def _problems(self, tasks: list[RecoveryTask], done: Iterable[PartitionRecovery]) -> tuple[Finding, ...]:
-        """Return why a broker would not start on what the plan leaves, or would still lose something."""
+    def _problems(
+        self, tasks: list[RecoveryTask], done: Iterable[PartitionRecovery], outside: Iterable[Finding]
+    ) -> tuple[Finding, ...]:
+        """Return why a broker would not start on what the plan leaves, or would still lose something.
+
+        outside: the same of the files outside of the logs as they are. Where nothing is wrong with any, they are not
+        checked again: the plan writes only what a broker accepts.
+        """
         changed = {change.path.rpartition("/")[0] for change in self._joined.changes}
         # A log of one segment is recovered from no producers, whatever the snapshots: as when the plan was made
         changed -= {each.path for each in done if each.is_recovered and len(read_partition(each.path).segments) == 1}
@@ -247,8 +253,9 @@ class _Planner:
         size_bytes = sum(self._log_bytes[path] for path in changed & names.keys())
         found = run_all(start_problems, work, self._request.jobs, size_bytes, self._progress)
         rules = rules_of(self._context.release)
-        outside = (finding for finding in self._outside_logs() if effect_of(finding, rules) is not None)
-        return (*(finding for each in found for finding in each), *outside)
+        is_wrong = any(effect_of(finding, rules) is not None for finding in outside)
+        left = (each for each in (self._outside_logs() if is_wrong else ()) if effect_of(each, rules) is not None)
+        return (*(finding for each in found for finding in each), *left)
 
     def _outside_logs(self) -> Iterator[Finding]:
         """Yield the findings about files outside of the logs because of which a broker does not start, or not whole.
@@ -428,7 +435,3 @@ def _rules(release: Release) -> object:
 def _rules_with_search(release: Release) -> object:
     """Return the same for a plan that excises messages because of how the release looks for an offset."""
     return _rules(release), rules_of(release).search
-
-
-def _log_bytes(path: str) -> int:
-    return sum(segment.size_bytes for segment in read_partition(path).segments)
