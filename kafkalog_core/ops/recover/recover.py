@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.named_dirs import NamedDirs
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.rules.rule_table import LoaderRules
     from kafkalog_core.kafka.rules.setting_table import Setting
     from kafkalog_core.kafka.sim.start.disk import Effect
     from kafkalog_core.ops.recover.partition import Choice, PartitionRecovery
@@ -63,6 +64,8 @@ __all__ = ["plan_recover"]
 
 _Key = tuple[str, str, str]
 _MISSING: Final = "dir.partition-missing"
+_LONE_COPY: Final = "dir.future-alone"
+"""A broker truncates the copy to nothing. A plan changes files, so the command of the finding renames the directory."""
 _OFFLINE: Final = "truncate.broker-offline"
 _NOT_AT_END: Final = "recovery-point.not-at-end"
 _OF_SEVERAL: Final = frozenset(
@@ -140,7 +143,7 @@ class _Planner:
             *(finding for each in done for finding in each.findings),
             *elsewhere.values(),
             *repaired.findings,  # after the same ones, of files that the plan repairs
-            *(finding for finding in outside if effect_of(finding, rules) is None),
+            *(finding for finding in outside if not _is_wrong(finding, rules)),
         )
         refused = _distinct((*_not_of_releases(refusals, problems), *problems))
         return PlanReport(
@@ -253,8 +256,8 @@ class _Planner:
         size_bytes = sum(self._log_bytes[path] for path in changed & names.keys())
         found = run_all(start_problems, work, self._request.jobs, size_bytes, self._progress)
         rules = rules_of(self._context.release)
-        is_wrong = any(effect_of(finding, rules) is not None for finding in outside)
-        left = (each for each in (self._outside_logs() if is_wrong else ()) if effect_of(each, rules) is not None)
+        is_wrong = any(_is_wrong(finding, rules) for finding in outside)
+        left = (each for each in (self._outside_logs() if is_wrong else ()) if _is_wrong(each, rules))
         return (*(finding for each in found for finding in each), *left)
 
     def _outside_logs(self) -> Iterator[Finding]:
@@ -285,7 +288,7 @@ class _Planner:
         for verdict in verify(request, self._progress):
             for finding in verdict.findings:
                 is_own = f"{absolute(finding.path)}/".startswith(f"{self._target.root}/")
-                counts = finding.code == _MISSING or effect_of(finding, rules) is not None
+                counts = finding.code == _MISSING or _is_wrong(finding, rules)
                 if (is_own or finding.code in _OF_SEVERAL) and counts:
                     yield self._compared(finding) if finding.code == IN_TWO_DIRS else finding
 
@@ -342,7 +345,6 @@ class _Planner:
         causes += [each.path for each in done if each.own_problem is not None]
         stops = self._with_effect(outside, "stops")
         stops += [each.path for each in done if each.own_problem not in {None, _OFFLINE}]
-        strays = self._with_effect(outside, "stray")
         if causes:
             names = [*map(self._short, dict.fromkeys(stops or causes))]
             others = [each.path for each in self._context.related_dirs if each.is_same_broker]
@@ -354,8 +356,7 @@ class _Planner:
             alone = f"by itself the broker would delete {_counted(own)}"
         else:
             alone = "by itself the broker would delete no record that can be read"
-        if strays and not causes:
-            alone += f", and serve nothing of {count_of(len(strays), 'partition')} that it renames to -stray"
+        alone += "" if causes else self._beyond_logs(outside)
         then = f"this plan deletes {_counted(losses)}" if losses else "this plan deletes none"
         fetched = sum(finding.code == "recover.refetched" for each in done for finding in each.findings)
         if fetched:
@@ -378,6 +379,13 @@ class _Planner:
         is_kraft = has_metadata_log(self._target.partitions)
         starts = "recovers only the metadata log when it starts" if is_kraft else "starts without recovery"
         return f"{alone}; {then}, and the broker {starts}"
+
+    def _beyond_logs(self, outside: Sequence[Finding]) -> str:
+        """Return what a broker that starts makes of whole directories, as clauses of a sentence."""
+        strays = self._with_effect(outside, "stray")
+        copies = [self._short(each.path) for each in outside if each.code == _LONE_COPY]
+        stray = f", and serve nothing of {count_of(len(strays), 'partition')} that it renames to -stray"
+        return (stray if strays else "") + (f", and truncate {first_of(copies)} to nothing" if copies else "")
 
     def _short(self, path: str) -> str:
         return path.removeprefix(f"{self._target.root}/")
@@ -411,6 +419,12 @@ def _counted(losses: Sequence[Loss]) -> str:
     if not total and not least:  # a damaged batch may have held records: nobody can count them
         return f"no record of {places} that can be read"
     return f"{least}{total:,} record{'' if total == 1 else 's'} of {places}"
+
+
+def _is_wrong(finding: Finding, rules: LoaderRules) -> bool:
+    """Return whether a broker does not start, or not whole, or loses records because of a file outside of the logs."""
+    is_lost = (finding.code, finding.severity) == (_LONE_COPY, "error")
+    return is_lost or effect_of(finding, rules) is not None
 
 
 def _not_of_releases(refusals: Iterable[Finding], problems: Iterable[Finding]) -> Iterator[Finding]:
