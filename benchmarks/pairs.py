@@ -43,6 +43,7 @@ _PLANS: Final = {
     "truncate": "--at-damage",
     "retain": "",
     "compact": "--force --set log.cleanup.policy=compact",
+    "recover": "--only-copy --kafka 4.3",
 }
 _DROP: Final = Path("/proc/sys/vm/drop_caches")
 _ENDS_WELL: Final = frozenset({0, 4})  # 4: damage, or a plan that loses data

@@ -107,7 +107,7 @@ def _rest(found: Preflight) -> str:
     if len(served) < len(rest):
         unserved = len(rest) - len(served)
         texts.append(f"{counted(unserved, other)}: nothing is lost, but not served")
-    if served:
+    if served and not found.emptied:
         texts.append(f"{counted(len(served), other)}: nothing is lost")
     return "; ".join(texts)
 

@@ -137,10 +137,10 @@ LOG_DIRS: Final = {
         "copy.",
         "Creates an empty partition in the log directory that the metadata log assigns, and truncates this copy to "
         "match it. If the partition is in another log directory, continues to fill this copy.",
-        "Verify all log directories of the broker together. If none has the partition, copy this directory away before "
-        "the broker starts.",
+        "Verify all log directories of the broker together. If none has the partition, rename this directory to "
+        "the name of the partition before the broker starts: the broker then serves every record of the copy.",
         "A broker fills a -future directory from the partition's own directory. Without that, it begins again with an "
-        "empty one.",
+        "empty one, unless the copy has the name of the partition.",
         next_step="kafkalog dump {file} --stats",
     ),
     "dir.stray": FindingType(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import shutil
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -178,13 +180,29 @@ def test_a_copy_in_the_log_directory_that_the_metadata_log_assigns(broker: TwoLo
     assert bool(list(broker.log_dir.glob(f"{topic}-0.*-delete"))) == has_current
 
 
-def test_a_copy_without_its_partition(broker: TwoLogDirs) -> None:
-    """The broker makes an empty one, and truncates the copy to it: all records are lost."""
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_copy_without_its_partition(broker: TwoLogDirs, is_clean: bool) -> None:
+    """The broker makes an empty one, and truncates the copy to it: all records are lost, unless it has the name."""
     partition = partition_of(broker)
     copy = partition.rename(broker.log_dir / f"{partition.name}.{FUTURE}")
     assert "creates an empty partition" in told(broker, copy)["dir.future-alone"].lower()
+    shutil.copytree(broker.log_dir, broker.work_dir / "log-dir.copy")
     broker.start()
     assert asyncio.run(clients.end_offsets(broker, partition.name[:-2]))[0] == 0
+    broker.stop()
+    for path, kept in ((broker.log_dir, "log-dir.copy"), (broker.second, f"{broker.second.name}.kept")):
+        shutil.rmtree(path)
+        shutil.copytree(broker.work_dir / kept, path)
+    shutil.rmtree(broker.work_dir / "log-dir.copy")
+    shutil.rmtree(partition)
+    (row,) = (row for row in run("recover", broker.log_dir, broker.second).rows if row.get("file") == str(copy))
+    subprocess.run(shlex.split(str(row["next_command"])), check=True)
+    assert not copy.exists()
+    if not is_clean:
+        for path in (broker.log_dir, broker.second):
+            (path / ".kafka_cleanshutdown").unlink()
+    broker.start()
+    assert asyncio.run(clients.end_offsets(broker, partition.name[:-2]))[0] == COUNT
 
 
 def test_a_copy_next_to_its_partition(broker: TwoLogDirs) -> None:

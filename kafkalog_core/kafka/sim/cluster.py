@@ -236,7 +236,12 @@ class BrokerAssignments(Struct, frozen=True):
             return finding if current is not None else replace(finding, severity="info")
         if current is not None:
             return None
-        return found("dir.future-alone", place.path, topic=name.topic, partition=name.partition)
+        alone = found("dir.future-alone", place.path, topic=name.topic, partition=name.partition)
+        registered = self.cluster.image.brokers.get(self.node_id)
+        is_whole = registered is None or {*registered.log_dirs} <= {*self.directory_ids.values()}
+        if not is_whole:  # one that is not named may have the partition: then the broker continues to fill the copy
+            return replace(alone, severity="warning")
+        return replace(alone, next_step=f"mv -n -- {{file}} {{parent}}/{name.topic}-{name.partition}")
 
     def other_directory(self, log_dir: str, held: Iterable[tuple[PartitionPath, str]]) -> Finding | None:
         """Return the finding that a log directory has another id than the metadata log knows; None: it has not.

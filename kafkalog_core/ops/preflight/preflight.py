@@ -155,7 +155,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
     @property
     def is_harmed(self) -> bool:
         """Whether the broker does not start, or a record is lost, hidden or not served."""
-        is_warned = any(finding.severity == "error" for finding in self.further) or bool(self.closed)
+        is_warned = any(finding.severity == "error" for finding in self.further) or bool(self.closed or self.emptied)
         return self.start.stop is not None or is_warned or any(each.is_harmed for each in self.partitions)
 
     @property
@@ -174,6 +174,11 @@ class Preflight(Struct, frozen=True, kw_only=True):
         return sum((each.code, each.severity) == ("dir.partition-missing", "warning") for each in self.findings)
 
     @property
+    def emptied(self) -> int:
+        """Number of unfinished copies that are all there is of their partitions."""
+        return sum((each.code, each.severity) == ("dir.future-alone", "error") for each in self.findings)
+
+    @property
     def verdict(self) -> str:
         """One sentence without its full stop."""
         return verdict_of(
@@ -183,6 +188,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
             is_harmed=self.is_harmed or bool(self.missing),
             closed=self.closed,
             missing=self.missing,
+            emptied=self.emptied,
         )
 
     def chunks(self) -> Iterator[RowChunk]:

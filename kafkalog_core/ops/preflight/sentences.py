@@ -72,6 +72,7 @@ def verdict_of(
     is_harmed: bool,
     closed: int = 0,
     missing: int = 0,
+    emptied: int = 0,
 ) -> str:
     """Return one sentence without its full stop: whether the broker starts, and what is lost.
 
@@ -82,6 +83,7 @@ def verdict_of(
         is_harmed: whether something is lost, hidden or refused, or may not be opened.
         closed: number of files that the user of the broker may be unable to open.
         missing: number of log directories without a partition that the metadata log assigns to them.
+        emptied: number of unfinished copies that are all there is of their partitions.
     """
     head, stop = f"A {release} broker", start.stop
     if stop is None and partitions and all(each.fate == "unknown" for each in partitions):
@@ -90,6 +92,8 @@ def verdict_of(
         parts = [*_directories(start, partitions), *_logs(partitions)]
         if missing:
             parts.append("creates empty partitions in the place of directories that are missing")
+        if emptied:
+            parts.append(f"truncates {counted(emptied, 'unfinished copy')} to nothing")
         if closed:
             head += f" whose user may open {counted(closed, 'file')} of another user"
         return f"{head} starts{_joined(parts)}{_after(partitions, is_harmed=is_harmed)}"

@@ -488,7 +488,7 @@ class _Work:
             max_batch_bytes=MAX_BATCH_BYTES,
             unindexed=frozenset(unindexed),
         )
-        return PartitionReindex(task, NO_PROGRESS.advance, self._stage.spooled)
+        return PartitionReindex(task, NO_PROGRESS.advance, self._stage.spooled, self._partition())
 
     def _take(self, reindex: PartitionReindex) -> None:
         self._add([*reindex.steps()], reindex.report)

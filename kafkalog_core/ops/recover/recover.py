@@ -34,7 +34,7 @@ from kafkalog_core.ops.repair.assumptions import with_options
 from kafkalog_core.ops.repair.context import distinct_settings
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.truncate.truncate import stage_lower_offsets, start_rules
-from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.engine import log_bytes_in, verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.logdir import read_log_dir
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.named_dirs import NamedDirs
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.rules.rule_table import LoaderRules
     from kafkalog_core.kafka.rules.setting_table import Setting
     from kafkalog_core.kafka.sim.start.disk import Effect
     from kafkalog_core.ops.recover.partition import Choice, PartitionRecovery
@@ -63,6 +64,8 @@ __all__ = ["plan_recover"]
 
 _Key = tuple[str, str, str]
 _MISSING: Final = "dir.partition-missing"
+_LONE_COPY: Final = "dir.future-alone"
+"""A broker truncates the copy to nothing. A plan changes files, so the command of the finding renames the directory."""
 _OFFLINE: Final = "truncate.broker-offline"
 _NOT_AT_END: Final = "recovery-point.not-at-end"
 _OF_SEVERAL: Final = frozenset(
@@ -119,7 +122,7 @@ class _Planner:
         tasks = list(self._tasks())
         outside = tuple(self._outside_logs())
         rules = rules_of(self._context.release)
-        self._log_bytes = {task.path: _log_bytes(task.path) for task in tasks}
+        self._log_bytes = {task.path: log_bytes_in(task.path) for task in tasks}
         size_bytes = sum(self._log_bytes.values())
         self._progress.expect(size_bytes)
         work = [(task,) for task in tasks]
@@ -128,7 +131,7 @@ class _Planner:
             self._joined.take(each.changes)
         with self._joined.reading():
             repaired = self._checkpoints(done)
-            problems = self._problems(tasks, done)
+            problems = self._problems(tasks, done, outside)
             marked = self._marked(problems, repaired)
         self._joined.pass_on(self._stage, starts_first=any(each.is_below_start for each in done))
         elsewhere = self._context.assigned_elsewhere
@@ -140,7 +143,7 @@ class _Planner:
             *(finding for each in done for finding in each.findings),
             *elsewhere.values(),
             *repaired.findings,  # after the same ones, of files that the plan repairs
-            *(finding for finding in outside if effect_of(finding, rules) is None),
+            *(finding for finding in outside if not _is_wrong(finding, rules)),
         )
         refused = _distinct((*_not_of_releases(refusals, problems), *problems))
         return PlanReport(
@@ -235,8 +238,14 @@ class _Planner:
                 stage_lower_offsets(broker_dir, kind, ends, self._joined)
         return plan_checkpoint(self._checkpoint_request(marks=False), self._joined, self._progress)
 
-    def _problems(self, tasks: list[RecoveryTask], done: Iterable[PartitionRecovery]) -> tuple[Finding, ...]:
-        """Return why a broker would not start on what the plan leaves, or would still lose something."""
+    def _problems(
+        self, tasks: list[RecoveryTask], done: Iterable[PartitionRecovery], outside: Iterable[Finding]
+    ) -> tuple[Finding, ...]:
+        """Return why a broker would not start on what the plan leaves, or would still lose something.
+
+        outside: the same of the files outside of the logs as they are. Where nothing is wrong with any, they are not
+        checked again: the plan writes only what a broker accepts.
+        """
         changed = {change.path.rpartition("/")[0] for change in self._joined.changes}
         # A log of one segment is recovered from no producers, whatever the snapshots: as when the plan was made
         changed -= {each.path for each in done if each.is_recovered and len(read_partition(each.path).segments) == 1}
@@ -247,8 +256,9 @@ class _Planner:
         size_bytes = sum(self._log_bytes[path] for path in changed & names.keys())
         found = run_all(start_problems, work, self._request.jobs, size_bytes, self._progress)
         rules = rules_of(self._context.release)
-        outside = (finding for finding in self._outside_logs() if effect_of(finding, rules) is not None)
-        return (*(finding for each in found for finding in each), *outside)
+        is_wrong = any(_is_wrong(finding, rules) for finding in outside)
+        left = (each for each in (self._outside_logs() if is_wrong else ()) if _is_wrong(each, rules))
+        return (*(finding for each in found for finding in each), *left)
 
     def _outside_logs(self) -> Iterator[Finding]:
         """Yield the findings about files outside of the logs because of which a broker does not start, or not whole.
@@ -278,7 +288,7 @@ class _Planner:
         for verdict in verify(request, self._progress):
             for finding in verdict.findings:
                 is_own = f"{absolute(finding.path)}/".startswith(f"{self._target.root}/")
-                counts = finding.code == _MISSING or effect_of(finding, rules) is not None
+                counts = finding.code == _MISSING or _is_wrong(finding, rules)
                 if (is_own or finding.code in _OF_SEVERAL) and counts:
                     yield self._compared(finding) if finding.code == IN_TWO_DIRS else finding
 
@@ -335,7 +345,6 @@ class _Planner:
         causes += [each.path for each in done if each.own_problem is not None]
         stops = self._with_effect(outside, "stops")
         stops += [each.path for each in done if each.own_problem not in {None, _OFFLINE}]
-        strays = self._with_effect(outside, "stray")
         if causes:
             names = [*map(self._short, dict.fromkeys(stops or causes))]
             others = [each.path for each in self._context.related_dirs if each.is_same_broker]
@@ -347,8 +356,7 @@ class _Planner:
             alone = f"by itself the broker would delete {_counted(own)}"
         else:
             alone = "by itself the broker would delete no record that can be read"
-        if strays and not causes:
-            alone += f", and serve nothing of {count_of(len(strays), 'partition')} that it renames to -stray"
+        alone += "" if causes else self._beyond_logs(outside)
         then = f"this plan deletes {_counted(losses)}" if losses else "this plan deletes none"
         fetched = sum(finding.code == "recover.refetched" for each in done for finding in each.findings)
         if fetched:
@@ -371,6 +379,13 @@ class _Planner:
         is_kraft = has_metadata_log(self._target.partitions)
         starts = "recovers only the metadata log when it starts" if is_kraft else "starts without recovery"
         return f"{alone}; {then}, and the broker {starts}"
+
+    def _beyond_logs(self, outside: Sequence[Finding]) -> str:
+        """Return what a broker that starts makes of whole directories, as clauses of a sentence."""
+        strays = self._with_effect(outside, "stray")
+        copies = [self._short(each.path) for each in outside if each.code == _LONE_COPY]
+        stray = f", and serve nothing of {count_of(len(strays), 'partition')} that it renames to -stray"
+        return (stray if strays else "") + (f", and truncate {first_of(copies)} to nothing" if copies else "")
 
     def _short(self, path: str) -> str:
         return path.removeprefix(f"{self._target.root}/")
@@ -407,6 +422,12 @@ def _counted(losses: Sequence[Loss]) -> str:
     return f"{least}{total:,} record{'' if total == 1 else 's'} of {places}"
 
 
+def _is_wrong(finding: Finding, rules: LoaderRules) -> bool:
+    """Return whether a broker does not start, or not whole, or loses records because of a file outside of the logs."""
+    is_lost = (finding.code, finding.severity) == (_LONE_COPY, "error")
+    return is_lost or effect_of(finding, rules) is not None
+
+
 def _not_of_releases(refusals: Iterable[Finding], problems: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the refusals of files that are not damaged for each release: of the others, the problem says it all."""
     paths = {problem.path for problem in problems if problem.code in STARTS_LATER.values()}
@@ -429,7 +450,3 @@ def _rules(release: Release) -> object:
 def _rules_with_search(release: Release) -> object:
     """Return the same for a plan that excises messages because of how the release looks for an offset."""
     return _rules(release), rules_of(release).search
-
-
-def _log_bytes(path: str) -> int:
-    return sum(segment.size_bytes for segment in read_partition(path).segments)

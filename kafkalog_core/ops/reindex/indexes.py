@@ -8,7 +8,6 @@ indexes are to be written.
 from __future__ import annotations
 
 import os
-from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from operator import lt
@@ -25,7 +24,6 @@ from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.leader_epochs import EpochCache, EpochStart
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs
 from kafkalog_core.kafka.sim.start.candidates import first_recovered
-from kafkalog_core.kernels import constants as k
 from kafkalog_core.ops.reindex.steps import Step
 from kafkalog_core.ops.verify import verdict
 from kafkalog_core.ops.verify.indexes import EntryWindows, OffsetIndexCheck, TimeIndexCheck
@@ -170,8 +168,7 @@ def what_is_wrong(findings: Iterable[Finding], path: str) -> str | None:
 def _measure(path: str, layout: Layout, *, is_time: bool) -> tuple[int, int]:
     """Return the number of entries of an index before the zeros at its end, and the bytes of those zeros."""
     windows = EntryWindows(path, layout, is_time=is_time)
-    # The kernel's own search for the zero tail, so that `verify` and `reindex` agree where an index ends.
-    windows.open(array("q", bytes(8 * k.INDEX_STATE)))
+    windows.measure()
     return windows.used, (windows.count - windows.used) * layout.size
 
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.start.recovery import ProblemKind, SegmentRecovery, SplitPart
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.storage.listing import Segment
+    from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.planned import FileSlice
     from kafkalog_core.storage.scan import Damage, Run
 
@@ -120,6 +121,7 @@ class PartitionReindex:
         task: the partition.
         advance: called with the bytes of log that are read.
         held: returns the content of a file in a form that takes less memory, for steps that are kept.
+        partition: its files; None: they are listed.
     """
 
     def __init__(
@@ -127,11 +129,12 @@ class PartitionReindex:
         task: ReindexTask,
         advance: Callable[[int], None],
         held: Callable[[bytes | FileSlice], bytes | FileSlice] = _unchanged,
+        partition: Partition | None = None,
     ) -> None:
         self._task = task
         self._advance = advance
         self._held = held
-        self._partition = read_partition(task.path)
+        self._partition = partition or read_partition(task.path)
         self._waiting = deque(segment for segment in self._partition.segments if segment.log is not None)
         self._followed: list[Step] = []
         self._opened: tuple[_OpenedSegment, SegmentRecoverer] | None = None

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "count",
     "log_bytes",
+    "log_bytes_in",
     "partition_row",
     "rows_of_verdict",
     "state_of",
@@ -84,10 +85,11 @@ def log_bytes(targets: Iterable[Target]) -> int:
         from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such paths alone
 
         total += objects.log_bytes(in_store)
-    return total + sum(_log_bytes_in(path) for path in paths if not is_object(path))
+    return total + sum(log_bytes_in(path) for path in paths if not is_object(path))
 
 
-def _log_bytes_in(path: str) -> int:
+def log_bytes_in(path: str) -> int:
+    """Return the size of the logs of a partition; 0 where its directory cannot be listed."""
     try:
         with os.scandir(path) as entries:
             return sum(entry.stat().st_size for entry in entries if entry.name.endswith(_LOG_SUFFIXES))

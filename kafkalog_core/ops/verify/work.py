@@ -345,7 +345,7 @@ def _files_to_read(partition: Partition, work: PartitionWork) -> Iterator[FileIn
         return
     yield from partition.metadata_files
     yield from partition.snapshots
-    for segment in partition.segments:
+    for segment in partition.segments if work.depth.level != "files" else ():
         yield from segment.files
 
 

@@ -109,6 +109,20 @@ def test_a_controller_without_its_ids_does_not_start(tmp_path: Path) -> None:
     assert mended == values
 
 
+# --- the unfinished copy of a partition that is nowhere else ----------------------------------------------------------
+def test_a_copy_that_is_all_there_is_gets_the_name_of_its_partition(tmp_path: Path) -> None:
+    """2.8.2, 3.9.2 and 4.3.1 truncate it to nothing, and serve all of it under this name."""
+    first, second = two_copies(tmp_path, {0: [(0, 4)]})
+    shutil.rmtree(first / "t-0")
+    copy = (second / "t-0").rename(second / "t-0.0123456789abcdef0123456789abcdef-future")
+    assert "truncates 1 unfinished copy to nothing" in said("preflight", *RELEASE, first, second, status=4)
+    shown = said("recover", *RELEASE, "--only-copy", first, second, status=4)
+    assert f"and truncate {copy.name} to nothing; " in shown
+    assert f"mv -n -- {copy} {second}/t-0" in shown
+    copy.rename(second / "t-0")
+    assert "to nothing" not in said("preflight", *RELEASE, first, second)
+
+
 # --- a partition in two log directories -------------------------------------------------------------------------------
 def two_copies(tmp_path: Path, kept: dict[int, list[tuple[int, int]]]) -> tuple[Path, Path]:
     """Partition t-0 with offsets 0 to 4 in one log directory, and with these batches in another one."""

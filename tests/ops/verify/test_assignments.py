@@ -114,6 +114,17 @@ def test_a_copy_without_its_partition(tmp_path: Path) -> None:
     (first / "t-0").rename(second / FUTURE)
     (found,) = findings(first, second)
     assert (found.code, found.severity) == ("dir.future-alone", "error")
+    assert found.next_command == f"mv -n -- {second / FUTURE} {second}/t-0"
+
+
+def test_a_copy_without_its_partition_where_a_directory_is_not_named(tmp_path: Path) -> None:
+    """The partition may be in that one, so the copy is left as it is."""
+    records = (topic("t", an_id(1)), partition(an_id(1), directories=(OTHER,)), registered(DIRECTORY, OTHER))
+    alone = disk(tmp_path / "c", *records)
+    (alone / "t-0").rename(alone / FUTURE)
+    (found,) = findings(alone)
+    assert (found.code, found.severity) == ("dir.future-alone", "warning")
+    assert "mv " not in (found.next_command or "")
 
 
 def test_a_copy_that_moves(tmp_path: Path) -> None:
