@@ -219,6 +219,23 @@ def ended(client: SocketClient, epoch: int) -> int:
         time.sleep(0.1)
 
 
+def test_a_disk_of_the_last_release_with_zookeeper(tmp_path: Path) -> None:
+    """3.9.2 writes no directory.id there, and no later release continues with the disk."""
+    try:
+        libs = jars.fetch("3.9.2")
+    except jars.MissingError as missing:
+        pytest.skip(str(missing))
+    broker = ZooKeeperBroker(libs, tmp_path)
+    try:
+        broker.start()
+        asyncio.run(clients.create_topic(broker, "t", {}))
+        broker.stop()
+        assert "directory.id" not in (broker.log_dir / "meta.properties").read_text()
+        assert shown("preflight", broker.log_dir).startswith("A 3.9 broker starts: no record is lost.")
+    finally:
+        broker.close()
+
+
 async def send_old(broker: Broker) -> None:
     """Segments of records of the year 2025."""
     async with clients.producer_of(broker) as producer:
