@@ -149,7 +149,8 @@ PARTITIONS: Final = {
     "segment.swap": FindingType(
         "info",
         "Compaction or a split finished this replacement, but it has not replaced the old segments yet.",
-        "Completes the swap at its next start, and deletes the segments that the file replaces.",
+        "Completes the swap at its next start, and deletes the segments that the file replaces; if the partition has a "
+        ".cleaned file of this offset or a lower one, it deletes this file.",
         "Verify it before a broker starts: if no error is found in the file, nothing needs to be done.",
         "Compaction or a split finished, but the broker stopped while it swapped the files.",
     ),
@@ -167,8 +168,10 @@ PARTITIONS: Final = {
     "segment.swap-alone": FindingType(
         "warning",
         "Compaction or a split finished this replacement, and no segment is at its offset.",
-        "Completes the swap at its next start.",
-        "Verify it before a broker starts: if no error is found in the file, nothing needs to be done.",
+        "Completes the swap at its next start; if the partition has a .cleaned file of this offset or a lower one, it "
+        "deletes this file.",
+        "Verify it before a broker starts: if no error is found in the file, and no such .cleaned file is there, "
+        "nothing needs to be done. Else copy this file away first.",
         "The file that it replaces is already deleted, which is normal in the middle of the swap.",
     ),
     "segment.swap-index-missing": FindingType(

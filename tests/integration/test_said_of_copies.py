@@ -219,6 +219,40 @@ def ended(client: SocketClient, epoch: int) -> int:
         time.sleep(0.1)
 
 
+def test_a_replacement_next_to_an_unfinished_one(own_broker: Broker) -> None:
+    """4.3.1 deletes a .swap at or above the lowest .cleaned, also where no segment is at its offset."""
+    broker = own_broker
+    asyncio.run(clients.create_topic(broker, "t", {broker.segment_bytes: broker.roll_bytes}))
+    asyncio.run(send_old(broker))
+    broker.kill()
+    place = broker.partition_dir("t")
+    first, second, *_ = sorted(place.glob("*.log"))
+    shutil.copy(first, f"{first}.cleaned")
+    for path in (second, second.with_suffix(".index")):
+        path.rename(f"{path}.swap")
+    (found,) = (row for row in run("verify", place).rows if row.get("code") == "segment.swap-alone")
+    assert "if the partition has a .cleaned file of this offset or a lower one" in str(found["broker_action"])
+    broker.start()
+    assert not list(place.glob(f"{second.stem}.log*"))
+
+
+def test_a_disk_of_the_last_release_with_zookeeper(tmp_path: Path) -> None:
+    """3.9.2 writes no directory.id there, and no later release continues with the disk."""
+    try:
+        libs = jars.fetch("3.9.2")
+    except jars.MissingError as missing:
+        pytest.skip(str(missing))
+    broker = ZooKeeperBroker(libs, tmp_path)
+    try:
+        broker.start()
+        asyncio.run(clients.create_topic(broker, "t", {}))
+        broker.stop()
+        assert "directory.id" not in (broker.log_dir / "meta.properties").read_text()
+        assert shown("preflight", broker.log_dir).startswith("A 3.9 broker starts: no record is lost.")
+    finally:
+        broker.close()
+
+
 async def send_old(broker: Broker) -> None:
     """Segments of records of the year 2025."""
     async with clients.producer_of(broker) as producer:

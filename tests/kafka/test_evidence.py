@@ -84,7 +84,7 @@ def test_a_log_directory_of_0_7_is_of_the_release_of_its_partitions(tmp_path: Pa
     assert infer_release(str(tmp_path / "t-0")).candidates == guess.candidates
 
 
-@pytest.mark.parametrize(("cluster", "span"), [({}, "2.0 to 2.3"), ({"cluster.id": "c"}, "2.4 to 3.6")])
+@pytest.mark.parametrize(("cluster", "span"), [({}, "2.0 to 2.3"), ({"cluster.id": "c"}, "2.4 to 3.9")])
 def test_a_cluster_id_in_meta_properties_is_of_2_4_and_later(
     tmp_path: Path, cluster: dict[str, str], span: str
 ) -> None:

@@ -390,8 +390,11 @@ def _lasts(signs: _Signs) -> Iterator[_Sign]:
 def _absences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
     """Yield whether something is missing, the first release that writes it, and what it is.
 
-    A directory without data shows nothing.
+    A directory without data shows only whose it is.
     """
+    is_kraft = signs.meta.get("version") == "1"
+    is_old = not is_kraft and signs.meta.get("broker.id") is not None and signs.meta.refusal is None
+    yield is_old, Since.WITHOUT_ZOOKEEPER, "meta.properties of a broker with ZooKeeper"
     is_v07 = signs.has_kind(FileKind.LOG_V07) and not signs.has_kind(FileKind.LOG)
     yield is_v07, Since.LOG_FILES, "files named .kafka"
     first, last = signs.some(lambda one: one.indexes_first), signs.some(lambda one: one.indexes_last)
@@ -409,7 +412,8 @@ def _absences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
     has_meta = bool(signs.meta.properties) and signs.meta.refusal is None
     no_cluster = has_meta and signs.meta.get("cluster.id") is None
     yield no_cluster, Since.CLUSTER_ID, "meta.properties without a cluster.id"
-    no_id = has_meta and signs.meta.get("directory.id") is None
+    # seen of 3.9.2: with ZooKeeper a broker writes none
+    no_id = has_meta and is_kraft and signs.meta.get("directory.id") is None
     yield no_id, Since.DIRECTORY_ID, "meta.properties without a directory.id"
 
 

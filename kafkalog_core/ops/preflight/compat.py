@@ -22,6 +22,7 @@ from kafkalog_core.kafka.sim.start.disk import DiskStart, LoadedPartition
 from kafkalog_core.kafka.sim.start.metadata_load import quorum_state_version
 from kafkalog_core.ops.preflight.further import coordinator_loads, metadata_loads
 from kafkalog_core.ops.preflight.partition_starts import load_partition
+from kafkalog_core.ops.preflight.sentences import WAITS_FOR_LOG
 from kafkalog_core.ops.repair.context import read_context, target_dirs
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
@@ -279,7 +280,7 @@ def _of_mode(release: Release, mode: _Mode) -> ReleaseStart | None:
         why = "a KRaft node wrote the directory, and the release needs ZooKeeper"
         return ReleaseStart(release=release, outcome="dies", path=mode.path, why=why)
     if mode.is_kraft is False and not modes.has_zookeeper:
-        why = "a broker with ZooKeeper wrote the directory, and the release has none: it waits for a metadata log"
+        why = WAITS_FOR_LOG
         way_out = "migrate the cluster to KRaft with 3.9 first"
         return ReleaseStart(release=release, outcome="waits", path=mode.path, why=why, way_out=way_out)
     return None

@@ -13,6 +13,7 @@ from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
+from kafkalog_core.kafka.rules.metadata_rules import cluster_modes
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners
@@ -25,7 +26,7 @@ from kafkalog_core.ops.preflight.further import (
 )
 from kafkalog_core.ops.preflight.metadata_log import MetadataLog
 from kafkalog_core.ops.preflight.partition_starts import PartitionStart, total_of, with_findings
-from kafkalog_core.ops.preflight.sentences import log_line_of, verdict_of, what_of, why_of
+from kafkalog_core.ops.preflight.sentences import WAITS_FOR_LOG, log_line_of, verdict_of, what_of, why_of
 from kafkalog_core.ops.preflight.start_readers import StartReader, StartReaders
 from kafkalog_core.ops.preflight.ways import Ways
 from kafkalog_core.ops.repair.context import read_context, target_dirs
@@ -85,6 +86,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
         request: the release and settings that were given.
         findings: about the log directories themselves, and what several of them show together.
         doubts: why the result may be wrong, a sentence each.
+        waits: whether a broker with ZooKeeper wrote the log directories, and the release has none.
         further: findings of other checks of the start.
         formats: of the batches in all logs: v0, v1, v2.
         read_bytes: bytes that were read to verify the logs.
@@ -97,6 +99,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
     request: SettingsRequest = SettingsRequest()
     findings: tuple[Finding, ...] = ()
     doubts: tuple[str, ...] = ()
+    waits: bool = False
     further: tuple[Finding, ...] = ()
     formats: frozenset[str] = frozenset()
     read_bytes: int = 0
@@ -156,7 +159,8 @@ class Preflight(Struct, frozen=True, kw_only=True):
     def is_harmed(self) -> bool:
         """Whether the broker does not start, or a record is lost, hidden or not served."""
         is_warned = any(finding.severity == "error" for finding in self.further) or bool(self.closed or self.emptied)
-        return self.start.stop is not None or is_warned or any(each.is_harmed for each in self.partitions)
+        is_stopped = self.start.stop is not None or self.waits
+        return is_stopped or is_warned or any(each.is_harmed for each in self.partitions)
 
     @property
     def is_wrong_afterwards(self) -> bool:
@@ -181,6 +185,8 @@ class Preflight(Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> str:
         """One sentence without its full stop."""
+        if self.waits and self.start.stop is None:
+            return f"A {self.release} broker never serves a request: {WAITS_FOR_LOG}"
         return verdict_of(
             self.release,
             self.start,
@@ -334,6 +340,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         guess=contexts[0].guess,
         request=request.kafka,
         findings=tuple(finding for each in findings.values() for finding in each if _is_shown(finding)),
+        waits=not cluster_modes(release).has_zookeeper and any(_of_zookeeper(each) for each in contexts),
         doubts=(
             *_doubts(contexts),
             *metadata.doubts({each.code for of_dir in findings.values() for each in of_dir}),
@@ -480,6 +487,14 @@ def _of_config(contexts: Sequence[DirContext]) -> dict[str, tuple[Finding, ...]]
     wrong = {root: log for root, log in logs if is_directory(log) and real(root) != real(expected)}
     elsewhere = {root: (found("dir.metadata-elsewhere", log, expected=expected),) for root, log in wrong.items()}
     return missing | elsewhere
+
+
+def _of_zookeeper(context: DirContext) -> bool:
+    """Return whether a broker with ZooKeeper wrote a log directory."""
+    of_broker = context.broker_dir
+    if of_broker is None or of_broker.is_kraft or of_broker.meta is None:
+        return False
+    return not of_broker.meta.is_refused and of_broker.meta.contents.get("broker.id") is not None
 
 
 def _is_elsewhere(contexts: Sequence[DirContext]) -> bool:

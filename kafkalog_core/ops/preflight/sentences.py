@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.start.disk import DiskStart, Fate, StartEvent
     from kafkalog_core.ops.preflight.partition_starts import PartitionStart
 
-__all__ = ["counted", "event_text", "log_line_of", "logged_message", "verdict_of", "what_of", "why_of"]
+__all__ = ["WAITS_FOR_LOG", "counted", "event_text", "log_line_of", "logged_message", "verdict_of", "what_of", "why_of"]
 
 _FATES: Final[Mapping[Fate, str]] = {
     "refused": "refused",  # alone it stops the broker, or takes its log directory offline: the event shows which
@@ -44,6 +44,9 @@ _SUBJECTS: Final = {
 _MISSING: Final = frozenset({"segment.gap", "batch.gap", "batch.gaps"})
 _EPOCHS: Final = frozenset({"batch.epoch-back", "batch.bad-epoch"})
 _SHOWN: Final = 3
+WAITS_FOR_LOG: Final = (
+    "a broker with ZooKeeper wrote the directory, and the release has none: it waits for a metadata log"
+)
 _ELSEWHERE: Final = "broker.metadata-elsewhere"
 _REFUSED: Final = "A broker refuses the file: "
 """How the messages of findings about text files begin."""

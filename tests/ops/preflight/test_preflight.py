@@ -201,6 +201,15 @@ def test_a_log_directory_that_the_configuration_names_must_have_its_ids(demo: Pa
     assert "no record is lost" in verdict("--config", config, demo)
 
 
+def test_a_disk_of_a_broker_with_zookeeper(demo: Path) -> None:
+    """4.4.0 with process.roles waited on such a disk of 3.9.2, and ended without them."""
+    shutil.rmtree(demo / "__cluster_metadata-0")
+    (demo / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=c\n")
+    ended = run(demo)
+    assert ended.output.startswith("A 4.3.1 broker never serves a request: a broker with ZooKeeper wrote the directory")
+    assert ended.exit_code == 4
+
+
 def test_a_disk_that_is_not_where_the_configuration_has_it(demo: Path, tmp_path: Path) -> None:
     """A disk of another machine: its broker reads what log.dirs names there."""
     config = tmp_path / "server.properties"
