@@ -341,11 +341,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         request=request.kafka,
         findings=tuple(finding for each in findings.values() for finding in each if _is_shown(finding)),
         waits=not cluster_modes(release).has_zookeeper and any(_of_zookeeper(each) for each in contexts),
-        doubts=(
-            *_doubts(contexts),
-            *metadata.doubts({each.code for of_dir in findings.values() for each in of_dir}),
-            *_by_interval(partitions),
-        ),
+        doubts=(*_doubts(contexts), *metadata.doubts(_codes(findings.values())), *_by_interval(partitions)),
         further=(
             *coordinator_findings(partitions, release),
             *limit_findings(
@@ -528,6 +524,10 @@ def _check_one_broker(directories: Sequence[TargetDir]) -> None:
         )
         reason = f"these log directories are of {len(nodes)} brokers (nodes {', '.join(nodes)}), which start one by one"
         raise RefusedError(Refusal(reason, ways))
+
+
+def _codes(of_dirs: Iterable[Iterable[Finding]]) -> set[str]:
+    return {each.code for of_dir in of_dirs for each in of_dir}
 
 
 def _by_interval(partitions: Iterable[PartitionStart]) -> Iterator[str]:
