@@ -12,7 +12,7 @@ from kafkalog_core.kafka.sim.logdir.leader_epochs import read_epoch_file
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.kafka.sim.start.starting_segment import LogReading
 from kafkalog_core.ops.cluster.losses import measure_losses
-from kafkalog_core.ops.truncate.as_broker import truncate_as_broker
+from kafkalog_core.ops.truncate.as_broker import truncate_as_broker, voided_replacements
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, replace
@@ -274,6 +274,7 @@ def _cuts(partition: Partition, facts: PartitionFacts, result: LoadResult) -> It
     yield from ([cut] for cut in shorter[: max(0, apart)])
     if removed:
         yield [*shorter[max(0, apart) :], *removed]
+    yield from ([cut] for cut in voided_replacements(partition, facts.load_options.loader))
     if result.moved:  # what replaces segments may lack records of theirs
         completion = truncate_as_broker(partition, facts, NO_PROGRESS.advance).completion
         yield from ([cut] for cut in (() if completion is None else completion.lost))

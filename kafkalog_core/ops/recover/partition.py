@@ -34,7 +34,13 @@ from kafkalog_core.ops.reindex.partition import PartitionReindex, rules_of_index
 from kafkalog_core.ops.reindex.steps import ReindexTask, stage_step
 from kafkalog_core.ops.repair.loss import LossCount, measure_loss
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
-from kafkalog_core.ops.truncate.as_broker import hold_all, holds_all, stage_completion, truncate_as_broker
+from kafkalog_core.ops.truncate.as_broker import (
+    hold_all,
+    holds_all,
+    stage_completion,
+    truncate_as_broker,
+    voided_replacements,
+)
 from kafkalog_core.ops.truncate.truncate import cuts_of, what_is_deleted
 from kafkalog_core.ops.truncate.truncation import companion_files, stage_truncation, truncate_at_damage
 from kafkalog_core.ops.verify.txn_index import check_snapshot
@@ -201,6 +207,8 @@ class _Work:
         done = self._done
         for _ in range(_MOST_ROUNDS):
             partition = self._partition()
+            if self._keeps_voided(partition):
+                continue
             self._reindex = self._new_reindex(as_broker=False)
             self._followed = FollowedLogs(partition, self._facts) if self._task.choice == "only-copy" else None
             broker = truncate_as_broker(partition, self._facts, NO_PROGRESS.advance, follow=self._follow)
@@ -278,6 +286,22 @@ class _Work:
         self._done.own_problem = refusal.message
         name, problem = waiting[0].name.raw, refusal.message.removesuffix(".")
         self._sink.add("recover.replacement-refused", refusal.path, name=name, problem=problem)
+        return True
+
+    def _keeps_voided(self, partition: Partition) -> bool:
+        """Delete the unfinished replacements that void a finished one with records of its own, so that it is completed.
+
+        Returns whether there were some; only where this is the only copy. What a broker loses by itself is noted.
+        """
+        cuts = voided_replacements(partition, self._facts.load_options.loader)
+        losses = [measure_loss(partition, [cut], self._facts.high_watermark) for cut in cuts]
+        self._done.own_losses += [loss for loss in losses if loss is not None]
+        if not cuts or self._task.choice != "only-copy":
+            self._done.losses += [_with_reason(each, "its replacement was not complete") for each in losses if each]
+            return False
+        for file in partition.files:
+            if file.name.state is FileState.CLEANED:
+                self._stage.remove(file.path, why="it was never finished, and voids a replacement that was")
         return True
 
     def _sweep(self) -> None:

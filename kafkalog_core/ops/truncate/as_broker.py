@@ -12,6 +12,7 @@ from kafkalog_core.format.names import FileKind, FileState, segment_file_name
 from kafkalog_core.kafka.sim.start.candidates import recovers_v07
 from kafkalog_core.kafka.sim.start.outcome import offset_at
 from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.sweep import sweep
 from kafkalog_core.ops.truncate.truncation import (
     CompanionFiles,
     SegmentTruncation,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.rules.rule_table import LoaderRules
     from kafkalog_core.kafka.sim.start.partition import Follow
     from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadProblem, LoadResult
@@ -38,7 +40,15 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["BrokerTruncation", "SwapCompletion", "hold_all", "holds_all", "stage_completion", "truncate_as_broker"]
+__all__ = [
+    "BrokerTruncation",
+    "SwapCompletion",
+    "hold_all",
+    "holds_all",
+    "stage_completion",
+    "truncate_as_broker",
+    "voided_replacements",
+]
 
 
 _CODES: Final = {
@@ -253,6 +263,21 @@ def _completion_of(partition: Partition, result: LoadResult, snapshots: Snapshot
             if file.name.kind is FileKind.LOG and (position := _first_uncovered(file, covered)) < file.size_bytes
         ),
     )
+
+
+def voided_replacements(partition: Partition, rules: LoaderRules) -> tuple[tuple[str, int], ...]:
+    """Return the finished replacements that a start deletes, because another one at or below them is not finished.
+
+    Only those that have records of their own, each with the byte from which on no segment has them. A split never
+    leaves one (KAFKA-6264): its segment is there until all replacements are finished.
+    """
+    removed = (file for file, _ in sweep(partition.files, rules=rules).removed)
+    logs = [file for file in removed if (file.name.kind, file.name.state) == (FileKind.LOG, FileState.SWAP)]
+    if not logs:
+        return ()
+    covered = sorted(_extent(segment.log) for segment in partition.segments if segment.log is not None)
+    found = [(file, _first_uncovered(file, covered)) for file in logs]
+    return tuple((file.path, position) for file, position in found if position < file.size_bytes)
 
 
 def stage_completion(completion: SwapCompletion, stage: Stage) -> None:
