@@ -176,3 +176,18 @@ def test_damage_that_the_start_truncates_does_not_end_the_load(tmp_path: Path) -
     assert before.stop is not None
     assert after.is_whole
     assert after.names == {"g"}
+
+
+def test_offsets_that_go_back_do_not_end_the_load(tmp_path: Path) -> None:
+    """4.3.1 knew all transactional ids of a log in which one batch had another base offset: one read has all of them."""
+    log = GroupLog(tmp_path).commit(1)
+    (file,) = log.path.glob("*.log")
+    at = file.stat().st_size
+    log.commit(2, group="moved")
+    log.commit(3, group="after")
+    data = bytearray(file.read_bytes())
+    data[at] ^= 0xFF  # of the base offset, which no checksum has
+    file.write_bytes(data)
+    (loaded,) = load_coordinator(GROUPS_TOPIC, str(log.path), [rules_of("4.3")])
+    assert loaded.is_whole
+    assert loaded.names >= {"g", "after"}

@@ -166,7 +166,8 @@ def _items(directory: str, sizes: Mapping[int, int] | None, max_bytes: int) -> I
                 for item in scan(source, base_offset=file.base_offset, options=options):
                     if not isinstance(item, Damage):
                         yield from _records(file.path, item, max_bytes)
-                    elif not item.is_plain_tail and item.position < end:
+                    # A remark about the order of offsets has no bytes: all batches of one read are loaded
+                    elif item.size_bytes and not item.is_plain_tail and item.position < end:
                         yield _stop(source, item)
         except StorageError as error:
             yield LoadStop(path=file.path, offset=None, position=0, reason=str(error))
