@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.findings.broker_actions import OFFLINE
-from kafkalog_core.findings.kinds import MOVE_FILE, RECOVER, RECOVER_DIR, REPAIRED, VERIFY, FindingType
+from kafkalog_core.findings.kinds import MOVE_FILE, RECOVER, REPAIRED, VERIFY, FindingType
 
 __all__ = ["BEFORE_PLACE", "COMPACTIONS", "IN_FILE", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
 
@@ -121,9 +121,10 @@ TRUNCATIONS: Final = {
         "The partition is outside a log directory, so it is unknown whether the last shutdown was clean, and what the "
         "recovery point is. The log does not change.",
         "Uses the clean shutdown file and the recovery point, which are in its log directory.",
-        f"Name the partition in its log directory. {REPAIRED}",
+        "Name the partition in its log directory. See what is damaged, and the command that repairs it: kafkalog "
+        "verify.",
         "What a broker truncates depends on the clean shutdown file and on the recovery point.",
-        next_step=RECOVER_DIR,
+        next_step="kafkalog verify {file}",
     ),
     "truncate.not-foreseen": FindingType(
         "error",

@@ -179,7 +179,7 @@ def test_damage_that_the_start_truncates_does_not_end_the_load(tmp_path: Path) -
 
 
 def test_offsets_that_go_back_do_not_end_the_load(tmp_path: Path) -> None:
-    """4.3.1 knew all transactional ids of a log in which one batch had another base offset: one read has all of them."""
+    """4.3.1 knew all transactional ids of a log in which one batch had another base offset: one read has them all."""
     log = GroupLog(tmp_path).commit(1)
     (file,) = log.path.glob("*.log")
     at = file.stat().st_size
