@@ -205,6 +205,11 @@ class _Planner:
         if not names:
             return None
         line, release = self._request.command_line, ("--kafka VERSION",) if needs_release else ()
+        elsewhere = WayOut(
+            "the metadata log is in another log directory: name that too", with_options(line, "METADATA_LOG_DIR")
+        )
+        # Outside of a log directory nothing shows of which broker or cluster the partition is
+        is_in_log_dir = self._context.broker_dir is not None
         return Refusal(
             f"it is unknown whether other replicas of {first_of(names)} are in sync: no metadata log shows it",
             (
@@ -216,10 +221,7 @@ class _Planner:
                     "another replica has the records: truncate at the damage, and fetch them from it",
                     with_options(line, "--refetch", *release),
                 ),
-                WayOut(
-                    "the metadata log is in another log directory: name that too",
-                    with_options(line, "METADATA_LOG_DIR"),
-                ),
+                *([elsewhere] if is_in_log_dir else []),
             ),
         )
 

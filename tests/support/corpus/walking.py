@@ -183,6 +183,7 @@ def _begun(corpus: Path, case: str, base: str, into: Path) -> Walk:
         tar.extractall(into, filter="data")
     metadata = into / f"{base}-meta"
     known = {"VERSION": RELEASE, "OTHER_LOG_DIR": str(metadata), "CLUSTER_ID": _cluster_id(metadata)}
+    known["METADATA_LOG_DIR"] = str(metadata)
     return Walk([into / "disk"], known, metadata)
 
 
