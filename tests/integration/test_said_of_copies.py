@@ -260,24 +260,17 @@ async def send_old(broker: Broker) -> None:
             await producer.send_and_wait("t", bytes(900), partition=0, timestamp_ms=1_750_000_000_000)
 
 
-def test_topics_whose_settings_are_in_zookeeper(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broker_of_release", [jars.ZOOKEEPER_ERA], indirect=True)
+def test_topics_whose_settings_are_in_zookeeper(broker_of_release: Broker) -> None:
     """2.8.2 deletes by the topic's own retention, of which the disk shows nothing."""
-    try:
-        libs = jars.fetch(jars.ZOOKEEPER_ERA)
-    except jars.MissingError as missing:
-        pytest.skip(str(missing))
-    broker = ZooKeeperBroker(libs, tmp_path)
-    try:
-        broker.start()
-        settings = {"segment.bytes": "6000", "retention.ms": "1000"}
-        asyncio.run(clients.create_topic(broker, "t", settings))
-        asyncio.run(send_old(broker))
-        broker.stop()
-        for command in ("retain", "usage", "compact"):
-            words = shown(command, broker.log_dir, "--config", broker.config)
-            assert "unknown: cleanup.policy" in words, command
-            assert "(the settings of topics are in ZooKeeper, not on this disk)" in words
-        broker.start()
-        wait_for(lambda: "due to retention time 1000ms breach" in broker.output, "nothing is deleted")
-    finally:
-        broker.close()
+    broker = broker_of_release
+    settings = {"segment.bytes": "6000", "retention.ms": "1000"}
+    asyncio.run(clients.create_topic(broker, "t", settings))
+    asyncio.run(send_old(broker))
+    broker.stop()
+    for command in ("retain", "usage", "compact"):
+        words = shown(command, broker.log_dir, "--config", broker.config)
+        assert "unknown: cleanup.policy" in words, command
+        assert "(the settings of topics are in ZooKeeper, whose dataDir was not named)" in words
+    broker.start()
+    wait_for(lambda: "due to retention time 1000ms breach" in broker.output, "nothing is deleted")
