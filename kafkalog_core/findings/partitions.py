@@ -171,7 +171,7 @@ PARTITIONS: Final = {
         "Completes the swap at its next start; if the partition has a .cleaned file of this offset or a lower one, it "
         "deletes this file.",
         "Verify it before a broker starts: if no error is found in the file, and no such .cleaned file is there, "
-        "nothing needs to be done. Else copy this file away first.",
+        "nothing needs to be done. Else run kafkalog recover: it completes the swap if only this file has the records.",
         "The file that it replaces is already deleted, which is normal in the middle of the swap.",
     ),
     "segment.swap-index-missing": FindingType(
