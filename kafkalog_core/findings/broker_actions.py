@@ -14,7 +14,7 @@ from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, RECOVER, REPAI
 if TYPE_CHECKING:
     from kafkalog_core.findings.kinds import Severity
 
-__all__ = ["AFTER_EITHER", "BEFORE_OFFLINE", "BY_INTERVAL", "DOES_NOT_START", "OFFLINE", "START_ACTIONS", "StartAction"]
+__all__ = ["AFTER_EITHER", "BEFORE_OFFLINE", "DOES_NOT_START", "OFFLINE", "START_ACTIONS", "StartAction"]
 
 DOES_NOT_START: Final = "Does not start"
 """How an action begins with which the broker ends."""
@@ -24,13 +24,6 @@ OFFLINE: Final = "Takes the whole log directory offline"
 
 BEFORE_OFFLINE: Final = "Releases before 1.0 do not start, nor do those before 3.2 if it is a leader-epoch-checkpoint."
 """Which releases do not take a log directory offline where they refuse a checkpoint."""
-
-
-BY_INTERVAL: Final = (
-    "If index.interval.bytes is not {interval}, as is assumed, an index entry may be due where the offsets go back: "
-    "then it empties the segment, and deletes those after it."
-)
-"""What else may happen to a place that a start keeps because of a setting that nobody stated."""
 
 
 class StartAction(NamedTuple):
@@ -142,7 +135,10 @@ START_ACTIONS: Final = {
         RECOVER,
     ),
     "kept": StartAction(f"Recovers the segment, because {{why}}, and keeps this place. {CONSUMERS}", REPAIRED),
-    "by-interval": StartAction(BY_INTERVAL),
+    "by-interval": StartAction(
+        "If index.interval.bytes is not {interval}, as is assumed, an index entry may be due where the offsets go "
+        "back: then it empties the segment, and deletes those after it."
+    ),
     "unread-order": StartAction(f"Does not notice it at its start. {CONSUMERS}"),
     "unread-checksum": StartAction(
         f"Computes no checksum at its start, because {{why}}, and keeps the batch. {CONSUMERS}",

@@ -1,52 +1,48 @@
 """What a broker does at its next start with damage in a log: the simulated start of the partition, in words.
 
 Outside of a log directory it is unknown whether the last shutdown was clean: both starts are simulated then.
-`Unmarking` finds what a start without the clean shutdown file would truncate in the other partitions.
+`unmarking` finds what a start without the clean shutdown file would truncate in the other partitions.
 """
 
 from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, DOES_NOT_START, START_ACTIONS
-from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL, UNLESS_RECOVERED
+from kafkalog_core.findings.kinds import UNLESS_RECOVERED
 from kafkalog_core.findings.logs import DAMAGE_REASONS, LOG_DAMAGE, ZERO_TAIL
 from kafkalog_core.findings.logs_07 import V07_SUFFIX
 from kafkalog_core.findings.metadata_log import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
+from kafkalog_core.format.names import METADATA_TOPIC, FileKind, parse_file_name
 from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.batch_places import GO_BACK
 from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.sim.start.outcome import Outcome, Start
 from kafkalog_core.kafka.sim.start.replay import SegmentReads
-from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Self
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.findings.broker_actions import StartAction
-    from kafkalog_core.format.names import DirectoryName
     from kafkalog_core.kafka.rules.releases import Release
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblem
-    from kafkalog_core.ops.verify.verdict import PlaceVerdict
+    from kafkalog_core.ops.verify.verdict import PartitionVerdict
 
 __all__ = [
-    "NOT_READ",
     "BrokerAction",
     "DamagePlace",
     "Starts",
-    "Unmarking",
-    "is_unmarking",
+    "damage_places",
     "snapshot_damage",
     "with_broker_actions",
 ]
@@ -164,6 +160,15 @@ class Starts:
     def _unclean(self) -> Start | None:
         return None if self._start is None else self._start.after(is_clean=False)
 
+    @property
+    def _next(self) -> Start | None:
+        """The start after the shutdown that the disk shows; an unclean one where it shows none."""
+        return self._clean if self._context.is_clean else self._unclean
+
+    def _is_either(self, topic: str | None) -> bool:
+        """Return whether it is unknown how the last shutdown was; a node recovers its metadata log in any case."""
+        return self._context.is_clean is None and topic != METADATA_TOPIC
+
     def action(
         self, place: DamagePlace, topic: str | None, end_offset: int | None, otherwise: str = ""
     ) -> BrokerAction | None:
@@ -177,19 +182,18 @@ class Starts:
         """
         if place.reason in _SAME_ALWAYS:
             return BrokerAction.of(place.reason)
-        if self._context.is_clean is None and topic != METADATA_TOPIC:
+        if self._is_either(topic):
             return self._either(place, end_offset, otherwise)
-        start = self._clean if self._context.is_clean else self._unclean
+        start = self._next
         return None if start is None else _action(place, start, end_offset, otherwise)
 
     def settled(self, finding: Finding, topic: str | None) -> Finding:
         """Return a finding of an index or a snapshot with what the next start makes of it, as far as that is known."""
         action, name = finding.broker_action or "", parse_file_name(os.path.basename(finding.path))
-        is_unknown = self._context.is_clean is None and topic != METADATA_TOPIC
         is_settled = name.kind in _SETTLED or UNLESS_RECOVERED in action
-        if not is_settled or finding.severity == "info" or name.base_offset is None or is_unknown:
+        if not is_settled or finding.severity == "info" or name.base_offset is None or self._is_either(topic):
             return finding
-        start = self._clean if self._context.is_clean else self._unclean
+        start = self._next
         if start is None:
             return finding
         problem = start.result.problem
@@ -214,8 +218,7 @@ class Starts:
     @property
     def problem(self) -> LoadProblem | None:
         """Why the next start fails; None: it does not, or it is unknown whether the last shutdown was clean."""
-        is_clean = self._context.is_clean
-        start = None if is_clean is None else self._clean if is_clean else self._unclean
+        start = None if self._context.is_clean is None else self._next
         return None if start is None else start.result.problem
 
     @property
@@ -290,11 +293,17 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None, otherwise:
     if outcome.fate == "truncated":
         return _truncated(place, outcome)
     if outcome.fate == "kept":
-        name = "kept-hidden" if _hides_end(place, start) else "kept"
-        end = f"{start.result.end_offset:,}"
-        action = BrokerAction.of(name, why=outcome.why, found_end=end)
-        return _or_emptied(action, start) if _is_emptied_by_interval(place, start) else action
+        return _kept(place, start, outcome)
     return _unread(place, start, end_offset)
+
+
+def _kept(place: DamagePlace, start: Start, outcome: Outcome) -> BrokerAction:
+    name = "kept-hidden" if _hides_end(place, start) else "kept"
+    action = BrokerAction.of(name, why=outcome.why, found_end=f"{start.result.end_offset:,}")
+    if not _is_emptied_by_interval(place, start):
+        return action
+    other = BrokerAction.of("by-interval", interval=f"{start.index_interval_bytes:,}")
+    return replace(action, text=f"{action.text} {other.text}")
 
 
 def _is_emptied_by_interval(place: DamagePlace, start: Start) -> bool:
@@ -304,11 +313,6 @@ def _is_emptied_by_interval(place: DamagePlace, start: Start) -> bool:
         return False
     outcome = other.at(place.path, place.base_offset, place.position, place.size_bytes)
     return outcome.fate in {"truncated", "deleted"}
-
-
-def _or_emptied(action: BrokerAction, start: Start) -> BrokerAction:
-    other = BrokerAction.of("by-interval", interval=f"{start.index_interval_bytes:,}")
-    return replace(action, text=f"{action.text} {other.text}")
 
 
 def _unnoticed(place: DamagePlace, start: Start, outcome: Outcome, otherwise: str) -> BrokerAction | None:
@@ -327,9 +331,14 @@ def _unnoticed(place: DamagePlace, start: Start, outcome: Outcome, otherwise: st
 def _kept_closed(place: DamagePlace, release: Release) -> BrokerAction | None:
     """Return the action at a message of magic 0 or 1 at which fetches fail; None: none does in this release."""
     search = rules_of(release).search
-    with Source.open(place.path) as source:
-        reads = SegmentReads(source, place.log_bytes, place.base_offset, None, search=search)
-        is_closed = search != "last" and reads.is_closed(place.position)
+    if search == "last":
+        return None
+    try:
+        with Source.open(place.path) as source:
+            reads = SegmentReads(source, place.log_bytes, place.base_offset, None, search=search)
+            is_closed = reads.is_closed(place.position)
+    except StorageError:  # reported with the log
+        return None
     return BrokerAction.of("payload-closed" if search == "base" else "payload-closed-4.0") if is_closed else None
 
 
@@ -483,110 +492,7 @@ _OF_ENTRIES: Final = frozenset({"index.beyond-log", "index.wrong-position", "ind
 _NO_SNAPSHOT: Final = "snapshot.missing"
 _SETTLED: Final = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT})
 _OF_SNAPSHOTS: Final = {"unread": "snapshot-unread", "written": "snapshot-written"}
-_RECOVERED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
-NOT_READ: Final = frozenset(
-    {DENIED, "file.not-readable", "object.replaced", "dir.unreadable", "log.unreadable", "batch.over-limit"}
-)
-"""Findings about what was not read: nothing may be concluded from the rest."""
-_FAILS: Final = frozenset(
-    {"record.control-key", "record.control-value", "record.control-type", "txn.plain-inside", "txn.marker-unreadable"}
-)
-"""Findings at which the replay of a recovered segment fails, or truncates the rest."""
 _CLEAN: Final = "the last shutdown was clean"
-_SAFE: Final = "Verified: without that file the next start would truncate nothing else in this log directory."
-
-_ALONE: Final = "One plan repairs all of them: kafkalog recover."
-
-
-class _TruncationPlace(NamedTuple):
-    """The first place of a partition at which recovery would truncate its log."""
-
-    partition: str
-    place: str
-
-
-class Unmarking:
-    """What recovery would truncate in a log directory that has a clean shutdown file.
-
-    Args:
-        has_checksums: whether batches were read, so that wrong checksums were found.
-    """
-
-    def __init__(self, *, has_checksums: bool) -> None:
-        self._is_known = has_checksums
-        self._count = 0
-        self._cuts: list[_TruncationPlace] = []
-
-    def add(self, verdict: PartitionVerdict | PlaceVerdict, name: DirectoryName, starts: Starts) -> None:
-        """Add a partition that has been checked."""
-        if name.state not in _RECOVERED or name.topic == METADATA_TOPIC:  # the metadata log is recovered in any case
-            return
-        self._count += 1
-        if not isinstance(verdict, PartitionVerdict) or any(one.code in NOT_READ for one in verdict.findings):
-            self._is_known = False
-        if isinstance(verdict, PartitionVerdict):
-            cut = _first_cut(verdict, starts)
-            if cut is not None:
-                self._cuts.append(_TruncationPlace(os.path.basename(verdict.path), cut))
-
-    def with_warnings(self, findings: Sequence[Finding], *, is_whole: bool) -> tuple[Finding, ...]:
-        """Return findings; a cure that deletes the file describes what that would do.
-
-        Args:
-            findings: of a partition or of the log directory.
-            is_whole: whether all partitions of the log directory were added.
-        """
-        if not any(map(is_unmarking, findings)):
-            return tuple(findings)
-        is_known = is_whole and self._is_known
-        return tuple(
-            self._with_warning(finding, is_known=is_known) if is_unmarking(finding) else finding for finding in findings
-        )
-
-    def _with_warning(self, finding: Finding, *, is_known: bool) -> Finding:
-        if not self._cuts:
-            return replace(finding, cure=(finding.cure or "").replace(MARK_OF_ALL, _SAFE)) if is_known else finding
-        cure = self._warning(is_known=is_known)
-        return replace(finding, cure=f"{cure} {_ALONE}" if finding.code.startswith("log.") else cure)
-
-    def _warning(self, *, is_known: bool) -> str:
-        first, count = self._cuts[0], len(self._cuts)
-        of_all = f"{count:,} of {self._count:,}" if is_known else f"at least {count:,}"
-        partitions = "partition" if (self._count if is_known else count) == 1 else "partitions"
-        return (
-            f"Start no broker on it yet, and do not delete {CLEAN_MARK}, although that might repair this: the file "
-            "applies to the whole log directory, and without it the next start would truncate damaged batches, and "
-            f"all records after them, in {of_all} {partitions}, the first {first.partition} at {first.place}. Copy the "
-            "log directory away, repair the damage there, and verify it again."
-        )
-
-
-def is_unmarking(finding: Finding) -> bool:
-    """Return whether the cure of a finding is to delete the clean shutdown file."""
-    return finding.cure is not None and CLEAN_MARK in finding.cure
-
-
-def _first_cut(verdict: PartitionVerdict, starts: Starts) -> str | None:
-    """Return the first place at which recovery would truncate a log before whole batches, or fail; None: there is none.
-
-    A partition without damage is not read again: nothing is truncated there.
-    """
-    if not any(finding.code in DAMAGE_REASONS or finding.code in _FAILS for finding in verdict.findings):
-        return None
-    places: list[tuple[int, int, str]] = []
-    for _, place in damage_places(verdict):
-        action = None if place is None else starts.after_crash(place, verdict.log_end_offset)
-        if place is not None and action is not None and action.lost_bytes and action.kind.severity != "info":
-            places.append(
-                (place.base_offset, place.position, f"byte {place.position:,} of {os.path.basename(place.path)}")
-            )
-    if places:
-        return min(places)[2]
-    failure = starts.failure_after_crash
-    if failure is None:
-        return None
-    path, position = failure
-    return os.path.basename(path) if position is None else f"byte {position:,} of {os.path.basename(path)}"
 
 
 def snapshot_damage(finding: Finding) -> Finding:

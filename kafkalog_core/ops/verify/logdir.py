@@ -35,7 +35,7 @@ from kafkalog_core.kafka.sim.start.replay import end_of_log
 from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblem
 from kafkalog_core.ops.repair.context import DirContext, TargetDir, guess_release
 from kafkalog_core.ops.repair.undo import scope_of
-from kafkalog_core.ops.verify.broker_action import NOT_READ, Starts, Unmarking, is_unmarking, with_broker_actions
+from kafkalog_core.ops.verify.broker_action import Starts, with_broker_actions
 from kafkalog_core.ops.verify.client_reads import with_consumers
 from kafkalog_core.ops.verify.companions import (
     OWNERSHIP_CODES,
@@ -53,6 +53,7 @@ from kafkalog_core.ops.verify.metadata_log import (
 )
 from kafkalog_core.ops.verify.offsets_past_end import committed_past_end
 from kafkalog_core.ops.verify.producers import check_partition_offsets
+from kafkalog_core.ops.verify.unmarking import NOT_READ, Unmarking, is_unmarking
 from kafkalog_core.ops.verify.verdict import PartitionMetadata, PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.changing.journal_search import leading_directory, resume_command, undo_command
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
