@@ -178,6 +178,7 @@ START_ACTIONS: Final = {
         f"Does not read this place at its start, because {{why}}. {CONSUMERS}",
         REPAIRED,
     ),
+    "txn-cut": StartAction("Deletes its records at its next start, which truncates the log before them."),
     "txn-forgotten": StartAction(
         "Forgets the transaction at its next start, because the last shutdown was clean and there is no producer "
         "snapshot: read_committed consumers get its records as if they were committed.",

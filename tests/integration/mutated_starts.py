@@ -1,10 +1,10 @@
-"""What verify says that a broker does with seeded harm, next to a real broker that starts on the same files.
+"""What verify and preflight say that a broker does with seeded harm, next to a real one that starts on these files.
 
     python -m tests.integration.mutated_starts [--first 1] [--count 20] [--release 4.3.1]
 
-Each seed harms one to three places of a log directory of the corpus. verify is asked, the broker starts on a copy, and
-each sentence about a file that can be judged by that file is. Prints a line for each wrong sentence, and the counts;
-exit status 1: one is wrong.
+Each seed harms one to three places of a log directory of the corpus. Both are asked, then the broker starts. Each
+sentence about a file that can be judged by that file is, and each partition of preflight by the offsets that the broker
+serves and by its files. Prints a line for each wrong sentence, and the counts; exit status 1: one is wrong.
 """
 
 from __future__ import annotations
@@ -20,23 +20,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.engine.targets import resolve
+from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.ops.preflight.preflight import PreflightRequest, preflight
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from tests.integration.walks import Restarted
 from tests.support import jars
 from tests.support.corpus import archives, walking
 from tests.support.judging import content_of, is_stopping, is_true
+from tests.support.judging_starts import answers_of, is_stable_true, is_start_true
 from tests.support.mutating import mutate, mutate_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.preflight.preflight import Preflight
+    from tests.support.judging_starts import Answers, Judged
 
 _CASE: Final = "modern/07-faults-4.3.1"
 _TEXTS: Final = 0.4
 """The part of the disks of which a text file is harmed too."""
+_MAYBE: Final = " broker may start"
+_METADATA: Final = 0.2
+"""The part of the disks of which the metadata log is harmed too."""
 
 
 def sentences(libs: Path, corpus: Path, into: Path, seed: int, release: str) -> tuple[str, list[tuple[str, str]]]:
@@ -48,28 +56,89 @@ def sentences(libs: Path, corpus: Path, into: Path, seed: int, release: str) -> 
     told = f"{base}; {mutate(home, rng)}"
     if rng.random() < _TEXTS:
         told += f"; {mutate_text(home, rng)}"
-    shutil.copytree(home, into / "before")
+    if rng.random() < _METADATA:
+        told += f"; of the metadata log: {mutate(walk.metadata, rng)}"
+    for each in (home, walk.metadata):
+        shutil.copytree(each, into / "before" / each.name)
     broker = Restarted(libs, into, walk)
-    request = VerifyRequest(
-        targets=tuple(resolve([str(home), str(walk.metadata)])),
-        now_ms=time.time_ns() // 1_000_000,
-        kafka=SettingsRequest(kafka=release, config=str(broker.config)),
-    )
-    found = [each for verdict in verify(request) for each in verdict.findings if each.path.startswith(f"{home}/")]
+    asked = {
+        "targets": tuple(resolve([str(home), str(walk.metadata)])),
+        "now_ms": time.time_ns() // 1_000_000,
+        "kafka": SettingsRequest(kafka=release, config=str(broker.config)),
+    }
+    found = [
+        each
+        for verdict in verify(VerifyRequest(**asked))
+        for each in verdict.findings
+        if each.path.startswith((f"{home}/", f"{walk.metadata}/"))
+    ]
+    start = preflight(PreflightRequest(**asked))
+    answers: Mapping[str, Answers] = {}
     try:
         broker.start()
         has_started = True
     except AssertionError:
         has_started = False
+    try:
+        if has_started:
+            answers = answers_of(broker.bootstrap, start.partitions)
     finally:
         broker.close()
-    return told, list(_judged(found, home, into / "before", has_started=has_started, output=broker.output))
+    judged = [
+        *_judged(
+            found,
+            into,
+            has_started=has_started,
+            output=broker.output,
+            is_foretold=start.start.stop is not None or _MAYBE in start.verdict,
+        ),
+        *(_word(*judged) for name, answer in answers.items() if (judged := _of_stable(found, home / name, answer))),
+    ]
+    return told, [*judged, *_judged_start(start, into, answers, broker.output, has_started=has_started)]
+
+
+def _word(truth: bool, sentence: str) -> tuple[str, str]:
+    return "right" if truth else "wrong", sentence
+
+
+def _of_stable(found: Sequence[Finding], partition: Path, answers: Answers) -> Judged | None:
+    return is_stable_true([each for each in found if Path(each.path).parent == partition], answers)
+
+
+def _judged_start(
+    start: Preflight, into: Path, answers: Mapping[str, Answers], output: str, *, has_started: bool
+) -> list[tuple[str, str]]:
+    if _MAYBE in start.verdict:
+        return [("open", start.verdict)]
+    if (start.start.stop is None) is not has_started:
+        return [("wrong", f"preflight: {start.verdict}")]
+    if not has_started:
+        return [("right", start.verdict)]
+    is_metadata_cut = any(each.is_cut for each in start.partitions if each.place.name.topic == METADATA_TOPIC)
+    return [
+        _word(truth, f"preflight {each.name}: {what}")
+        for each in start.partitions
+        for truth, what in is_start_true(
+            each,
+            _before(into, each.place.path),
+            Path(each.place.path),
+            answers.get(each.name),
+            output,
+            are_epochs_old=is_metadata_cut,
+        )
+    ]
+
+
+def _before(into: Path, path: Path | str) -> Path:
+    return into / "before" / Path(path).relative_to(into)
 
 
 def _judged(
-    found: Sequence[Finding], home: Path, before: Path, *, has_started: bool, output: str
+    found: Sequence[Finding], into: Path, *, has_started: bool, output: str, is_foretold: bool
 ) -> list[tuple[str, str]]:
     stops = is_stopping(found)
+    if not stops and not has_started and is_foretold:  # verify does not replay the metadata log
+        return []
     if stops == has_started:
         what = "starts" if has_started else f"does not start: {output[-600:]}"
         told = next((each.broker_action or "" for each in found if is_stopping([each])), "nothing of that")
@@ -78,11 +147,12 @@ def _judged(
         return [("right", "the broker does not start")]
     judged = []
     for each in found:
-        name = each.path.removeprefix(f"{home}/")
-        if list(home.glob(f"{name.split('/')[0]}.*-stray")):  # another directory has its name now
+        path = Path(each.path)
+        if list(path.parent.parent.glob(f"{path.parent.name}.*-stray")):  # another directory has its name now
             continue
-        answer = is_true(each, content_of(before / name), content_of(home / name))
+        answer = is_true(each, content_of(_before(into, path)), content_of(path))
         word = {True: "right", False: "wrong", None: "open"}[answer]
+        name = path.relative_to(into)
         judged.append((word, f"{each.code} {name} at {each.position}: {each.broker_action}"))
     return judged
 

@@ -144,6 +144,12 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
         return max(0, self.last_offset + 1 - result.end_offset)
 
     @property
+    def has_disorder_of_metadata(self) -> bool:
+        """Whether it is a metadata log whose offsets go back: a node may end at the records, or replay them twice."""
+        is_metadata = self.place.name.topic == METADATA_TOPIC
+        return is_metadata and any(finding.code == "batch.offset-order" for finding in self.silent)
+
+    @property
     def is_cut(self) -> bool:
         """Whether the start truncates its log, be it a torn end."""
         return any(step.kind in {"truncated", "emptied"} for step in self.steps)

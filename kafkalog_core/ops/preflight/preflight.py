@@ -341,7 +341,7 @@ def preflight(request: PreflightRequest, progress: Progress = NO_PROGRESS) -> Pr
         request=request.kafka,
         findings=tuple(finding for each in findings.values() for finding in each if _is_shown(finding)),
         waits=not cluster_modes(release).has_zookeeper and any(_of_zookeeper(each) for each in contexts),
-        doubts=(*_doubts(contexts), *metadata.doubts(_codes(findings.values())), *_by_interval(partitions)),
+        doubts=(*_doubts(contexts), *metadata.doubts(_codes(findings.values())), *_by_order(partitions)),
         further=(
             *coordinator_findings(partitions, release),
             *limit_findings(
@@ -530,8 +530,11 @@ def _codes(of_dirs: Iterable[Iterable[Finding]]) -> set[str]:
     return {each.code for of_dir in of_dirs for each in of_dir}
 
 
-def _by_interval(partitions: Iterable[PartitionStart]) -> Iterator[str]:
+def _by_order(partitions: Iterable[PartitionStart]) -> Iterator[str]:
+    """Yield what is not known because offsets go back in a log."""
     for each in partitions:
+        if each.has_disorder_of_metadata:
+            yield f"offsets go back in {each.place.path}, and whether a node gets past such records is not simulated"
         if any(_INTERVAL in (finding.broker_action or "") for finding in each.silent):
             yield (
                 f"{each.name}: whether a segment whose offsets go back is emptied depends on {_INTERVAL}, which is "

@@ -99,7 +99,8 @@ def verdict_of(
             parts.append(f"truncates {counted(emptied, 'unfinished copy')} to nothing")
         if closed:
             head += f" whose user may open {counted(closed, 'file')} of another user"
-        return f"{head} starts{_joined(parts)}{_after(partitions, is_harmed=is_harmed)}"
+        verb = "may start" if any(each.has_disorder_of_metadata for each in partitions) else "starts"
+        return f"{head} {verb}{_joined(parts)}{_after(partitions, is_harmed=is_harmed)}"
     more = len({event.path for event in start.events if event.effect == "stops"} - {stop.path})
     others = f" ({counted(more, 'other file')} {'stops' if more == 1 else 'stop'} it too)" if more else ""
     truncated = [each for each in partitions if each.is_truncated]

@@ -204,7 +204,9 @@ class Starts:
             fate = _OF_SNAPSHOTS.get(start.snapshot_fate(name.base_offset) or "")
             return finding if fate is None else replace(finding, broker_action=START_ACTIONS[fate].text)
         why = start.why_recovered(name.base_offset)
-        if why is None or UNLESS_RECOVERED not in action:
+        # the entry before it may have the segment recovered, and the index deleted, before this one is read
+        is_passed = why and problem is None and action.startswith(DOES_NOT_START)
+        if why is None or not (is_passed or UNLESS_RECOVERED in action):
             return finding
         rebuilt = BrokerAction.of("index-rebuilt", why=why).text
         return replace(finding, broker_action=rebuilt if why else action.replace(UNLESS_RECOVERED, ""))
@@ -230,6 +232,11 @@ class Starts:
     def forgets_producers(self) -> bool:
         """Whether the next start knows no producer, because no snapshot is left after a clean shutdown."""
         return bool(self._context.is_clean) and self._clean is not None and self._clean.result.forgets_producers
+
+    def is_cut(self, offset: int | None) -> bool:
+        """Return whether the next start truncates the log at this offset or before."""
+        start = self._next
+        return offset is not None and self.is_known and start is not None and start.result.end_offset <= offset
 
     @property
     def misled_end(self) -> int | None:
@@ -422,7 +429,8 @@ def damage_places(verdict: PartitionVerdict) -> Iterator[tuple[Finding, DamagePl
         segment = segments.get(finding.path)
         reason = DAMAGE_REASONS.get(finding.code, _OTHER)
         position = 0 if finding.position is None and finding.code in _GAPS else finding.position
-        if segment is None or position is None or (reason == _OTHER and finding.severity == "info"):
+        is_fine = reason == _OTHER and finding.severity == "info" and finding.code not in _GAPS
+        if segment is None or position is None or is_fine:
             yield finding, None
             continue
         place = DamagePlace(
@@ -456,6 +464,8 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
         elif finding.code == "txn.open" and starts.forgets_producers:
             kind = START_ACTIONS["txn-forgotten"]
             yield replace(finding, broker_action=kind.text, cure=kind.cure, next_step=kind.next_step)
+        elif finding.code == "txn.open" and has_others and starts.is_cut(finding.offset):
+            yield replace(finding, broker_action=START_ACTIONS["txn-cut"].text)
         elif finding.code == _NO_SNAPSHOT and starts.is_known:
             name = "producers-forgotten" if starts.forgets_producers else "producers-read"
             yield replace(finding, broker_action=START_ACTIONS[name].text)

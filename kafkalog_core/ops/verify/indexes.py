@@ -198,6 +198,8 @@ _HELD: Final[dict[int, Callable[[list[int], bool], str]]] = {
 }
 
 
+_MISSED: Final = frozenset({c.FAULT_GAP, c.FAULT_REACH, c.FAULT_BEYOND})
+"""Faults of an entry whose offset is not found where it is looked for."""
 SPARSE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of log without an entry that no index interval and no append explains."""
 _SMALL_BYTES: Final = 64 * 1024
@@ -223,7 +225,7 @@ class _IndexCheck(ABC):
             sink.add(f"{self.subject}.oversize", file.path, size_bytes=file.size_bytes)
             file = None
         self._windows = None if file is None else EntryWindows(file.path, self.layout, is_time=self.is_time)
-        self._is_open = False
+        self._is_open = self._goes_back = False
         self._mark = BatchColumns(1)
         self._woven = self._mark
         self._rows = array("q", bytes(8 * c.FAULT_ROWS * c.FAULT_SIZE))
@@ -247,6 +249,7 @@ class _IndexCheck(ABC):
 
     def damage(self, damage: Damage) -> None:
         """Ignore entries that point into damaged bytes."""
+        self._goes_back |= damage.reason == "offset-order"
         if damage.size_bytes:
             self._check_mark(c.ROW_DAMAGE, damage.position, damage.size_bytes)
 
@@ -332,7 +335,9 @@ class _IndexCheck(ABC):
         task, state = self._task, self._state
         size = self.layout.size
         has_room = task.is_last and windows.used < windows.count
-        for fault in self._faults:
+        # the merge reads both in one direction: an offset that is not found may be in a batch after one that is higher
+        unknown = _MISSED if self._goes_back else ()
+        for fault in (each for each in self._faults if each[c.F_CODE] not in unknown):
             code = f"{self.subject}.{CODES[fault[c.F_CODE]]}"
             offset = fault[c.F_SECOND if self.is_time else c.F_FIRST]
             is_stale = has_room and fault[c.F_SLOT] > state[c.I_GOOD] and self._may_be_old(fault)

@@ -216,10 +216,24 @@ def test_a_gap_ends_the_load_where_a_record_is_about_what_is_missing(tmp_path: P
 
 
 def test_only_what_recovery_keeps_is_loaded(tmp_path: Path) -> None:
-    log = write(tmp_path, topic_record("t"), level("metadata.version", 33))
-    found = load_metadata(str(log), [parse_release("4.3")], end_offset=1)
-    assert found[0] is not None
-    assert found[0].stop is None
+    log = write(tmp_path, topic_record("t"), topic_record("u", 2), level("metadata.version", 33))
+    assert stops(log, "4.3") == [2]
+    segment = log / f"{0:020}.log"
+    data = segment.read_bytes()
+    at = data.index(topic_record("u", 2))
+    segment.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    assert stops(log, "4.3") == [None]
+
+
+def test_a_record_whose_offset_goes_back_is_replayed_where_it_is(tmp_path: Path) -> None:
+    """Seen of 4.3.1: RegisterBrokerRecord at offset 8 after 12 counts for the BrokerRegistrationChangeRecord at 16."""
+    fence = b"\1\7\0" + (1).to_bytes(4, "big") + bytes(8) + b"\0"
+    log = write(tmp_path, topic_record("t"), registered_record(1), fence)
+    segment = log / f"{0:020}.log"
+    data = segment.read_bytes()
+    size = 12 + int.from_bytes(data[8:12], "big")
+    segment.write_bytes(data[:size] + (0).to_bytes(8, "big") + data[size + 8 :])
+    assert stops(log, "4.3") == [None]
 
 
 def test_releases_without_kraft_are_not_followed(tmp_path: Path) -> None:

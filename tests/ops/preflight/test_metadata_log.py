@@ -92,6 +92,15 @@ def test_what_follows_the_first_damage_of_a_metadata_log_assigns_nothing(tmp_pat
     assert "does not assign 1 partition to the broker, which it renames to -stray" in said("preflight", path)
 
 
+def test_offsets_that_go_back_in_the_metadata_log_are_in_doubt(tmp_path: Path) -> None:
+    """4.3.1 dies at a doubled TopicRecord, and starts with others (`tests/integration/mutated_starts.py`)."""
+    path = disk(tmp_path / "a", *GOOD)
+    log = path / "__cluster_metadata-0" / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes() + log.read_bytes())
+    assert " broker may start: " in verdict(path)
+    assert "whether a node gets past such records is not simulated" in said("preflight", path)
+
+
 def test_directories_that_are_not_named_are_in_doubt(tmp_path: Path) -> None:
     first, other = disk(tmp_path / "a", *TWO, *SECOND), second(tmp_path / "b")
     assert "name all of them" in said("preflight", first)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,11 @@ def spoilt(data: bytes) -> bytes:
 def findings(*paths: Path, code: str) -> list[Finding]:
     request = VerifyRequest(targets=tuple(resolve(list(map(str, paths)))), now_ms=NOW_MS)
     return [one for verdict in verify(request) for one in verdict.findings if one.code == code]
+
+
+def of_subject(root: Path, subject: str) -> list[Finding]:
+    request = VerifyRequest(targets=tuple(resolve([str(root)])), now_ms=NOW_MS)
+    return [one for verdict in verify(request) for one in verdict.findings if one.code.startswith(f"{subject}.")]
 
 
 def action(root: Path, code: str) -> str:
@@ -199,6 +205,42 @@ def test_an_open_transaction_is_forgotten_without_a_snapshot(tmp_path: Path) -> 
     (root / "t-0" / f"{4:020}.snapshot").unlink()
     (root / ".kafka_cleanshutdown").unlink()
     assert action(root, "txn.open").startswith("Waits for its marker")
+
+
+def test_an_open_transaction_whose_records_the_start_truncates(tmp_path: Path) -> None:
+    """Seen of 4.3.1 (seeds 8101 and 8189 of `tests/integration/mutated_starts.py`): nobody waits for it."""
+    root = disk(tmp_path, {0: [spoilt(batch(0, 1))], 2: [batch(2, 3, **OWN)]}, is_clean=False)
+    told = "Deletes its records at its next start, which truncates the log before them."
+    assert action(root, "txn.open") == told
+    (root / ".kafka_cleanshutdown").touch()
+    (root / "t-0" / f"{4:020}.snapshot").write_bytes(build.snapshot([]))
+    assert action(root, "txn.open").startswith("Waits for its marker")
+
+
+def test_a_transaction_index_whose_first_wrong_entry_has_it_built_again(tmp_path: Path) -> None:
+    """TransactionIndex.sanityCheck meets the offsets first, so that the entry of another version is gone: 4.3.1."""
+    root = disk(tmp_path, {0: [(0, 1)], 2: [(2, 3)]}, is_clean=False)
+    entries = b"".join(struct.pack(">hqqqq", version, 7, 0, last, 3) for version, last in ((0, 1), (9267, 3)))
+    (root / "t-0" / f"{2:020}.txnindex").write_bytes(entries)
+    rebuilds = "Recovers the segment, because {why}, and rebuilds its indexes."
+    assert action(root, "txnindex.bad-version") in {
+        rebuilds.format(why="the last shutdown was not clean, and the segment is not below the recovery point"),
+        rebuilds.format(why="its transaction index is corrupt"),
+    }
+    (root / "t-0" / f"{2:020}.txnindex").write_bytes(entries[34:])
+    assert action(root, "txnindex.bad-version").startswith("Does not start")
+
+
+# --- offsets that go back ---------------------------------------------------------------------------------------------
+def test_no_file_is_wrong_by_a_batch_whose_offset_is(tmp_path: Path) -> None:
+    """Seen of 4.3.1 (seed 8171): the start builds the same time index, and gives epoch 0 the same end."""
+    root = disk(tmp_path, {0: [batch(100, 100), (1, 1), (2, 2), (3, 3)]}, is_clean=False)
+    (root / "t-0" / f"{0:020}.timeindex").write_bytes(build.time_index([(1003, 3)]))
+    (root / "t-0" / EPOCHS).write_bytes(build.epoch_checkpoint([(0, 0), (2, 4)]))
+    write_tops(root, cleaned=[("t", 0, 4)])
+    found = {each.code for code in ("timeindex", "epochs") for each in of_subject(root, code)}
+    assert found == set()
+    assert "up to" not in str(findings(root, code="epochs.early-start"))
 
 
 # --- the next command -------------------------------------------------------------------------------------------------

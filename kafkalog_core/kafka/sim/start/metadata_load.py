@@ -16,8 +16,8 @@ A KRaft node loads its metadata log before all other logs:
    the process ends at the first record about a broker, topic or partition that a missing one made.
 6. `LogManager.startup` reads the settings of all topics: a value that the release does not accept ends the process.
 
-The log is read once for any number of releases. Damaged batches are not looked for here: the log is recovered before
-(`PartitionLoad`), and `end_offset` is where it then ends.
+The log is read once for any number of releases, up to its first damage: each start recovers all of it before
+(`KafkaRaftLog.createLog`), and truncates it there.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ class _Log(Struct):
 
 
 def load_metadata(
-    directory: str, releases: Sequence[Release], *, start_offset: int | None = None, end_offset: int = MAX_INT64
+    directory: str, releases: Sequence[Release], *, start_offset: int | None = None
 ) -> list[MetadataLoad | None]:
     """Return what each of some releases makes of a metadata log; None: it has no KRaft that is followed.
 
@@ -249,12 +249,11 @@ def load_metadata(
         directory: of the log.
         releases: that load it.
         start_offset: the log start offset; None: the base offset of the first segment.
-        end_offset: the log end offset after recovery.
     """
     partition = read_partition(directory)
-    segments = [segment for segment in partition.segments if segment.log is not None]
-    start = max(segments[0].base_offset if segments else 0, start_offset or 0)
-    end, last_epoch = _log_end(partition, end_offset)
+    logs = [(segment.base_offset, segment.log.path) for segment in partition.segments if segment.log is not None]
+    start = max(logs[0][0] if logs else 0, start_offset or 0)
+    end, last_epoch = _log_end(logs)
     compared = compare_snapshots(snapshot_places(partition), start=start, end=end, last_epoch=last_epoch)
     deleted = tuple(file.path for file in partition.kraft_snapshots if file.name.state is FileState.PARTIAL)
     missing: list[tuple[int, int]] = []
@@ -263,7 +262,7 @@ def load_metadata(
         reason = f"the log starts at offset {start}, and there is no snapshot at that offset or later"
         first_stop = MetadataStop(path=directory, offset=None, reason=reason)
     else:
-        for number, record in enumerate(_records(partition, compared, end_offset, missing)):
+        for number, record in enumerate(_records(logs, compared, end, missing)):
             log.add(number, record)
     replaced_by = compared.newest.path if compared.newest is not None and compared.is_ahead else None
     found: list[MetadataLoad | None] = []
@@ -403,52 +402,49 @@ def _name(kind: int) -> str:
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
-def _log_end(partition: Partition, end_offset: int) -> tuple[int, int | None]:
-    """Return the end of the log and the epoch of its last batch; None: it has no batch."""
-    end, epoch = partition.segments[-1].base_offset if partition.segments else 0, None
-    for segment in reversed(partition.segments):
-        if segment.log is None:
-            continue
-        with Source.open(segment.log.path) as source:
-            for item in scan(source, base_offset=segment.base_offset, options=ScanOptions(resync=True)):
+def _log_end(logs: Sequence[tuple[int, str]]) -> tuple[int, int | None]:
+    """Return the end of the log after its recovery and the epoch of its last batch; None: it has no batch.
+
+    logs: base offset and path of each.
+    """
+    end, epoch = 0, None
+    for base_offset, path in logs:
+        end = max(end, base_offset)
+        with Source.open(path) as source:
+            for item in scan(source, base_offset=base_offset, options=ScanOptions(resync=True)):
                 if isinstance(item, Damage):
+                    if item.size_bytes:
+                        return end, epoch
                     continue
-                columns = (item.batches.column(name) for name in ("last_offset", "leader_epoch"))
-                for last_offset, batch_epoch in zip(*columns, strict=True):
-                    if last_offset < end_offset:
-                        end, epoch = max(end, last_offset + 1), batch_epoch
-        if epoch is not None:
-            return end, epoch
-    return end, None
+                end = max(end, item.batches.column("last_offset")[-1] + 1)
+                epoch = item.batches.column("leader_epoch")[-1]
+    return end, epoch
 
 
 def _records(
-    partition: Partition, compared: SnapshotComparison, end_offset: int, missing: list[tuple[int, int]]
+    logs: Sequence[tuple[int, str]], compared: SnapshotComparison, end: int, missing: list[tuple[int, int]]
 ) -> Iterator[StoredRecord]:
-    """Yield the records of the newest snapshot, and those of the log from its offset on.
+    """Yield the records of the newest snapshot, and those of the log from its offset on up to its end.
 
     missing: gets the ranges of offsets that the log does not have.
     """
-    expected = 0
+    expected = first = 0
     if compared.newest is not None:
         yield from _resynced(compared.newest.path, None)
-        expected = compared.newest.offset
+        expected = first = compared.newest.offset
         if compared.is_ahead:
             return
-    for segment in partition.segments:
-        if segment.log is None:
-            continue
-        for record in _resynced(segment.log.path, segment.base_offset):
-            if record.base_offset >= end_offset:
+    for base_offset, path in logs:
+        for record in _resynced(path, base_offset):
+            if record.base_offset >= end:
                 return
-            if record.last_offset < expected:
+            last = record.last_offset if record.value is None else record.offset
+            if last < first:
                 continue
             if record.base_offset > expected:
                 missing.append((expected, record.base_offset - 1))
-                expected = record.base_offset
-            if record.value is None or record.offset >= expected:
-                yield record
-                expected = (record.last_offset if record.value is None else record.offset) + 1
+            yield record  # also one whose offset goes back: a node replays it where it is
+            expected = max(expected, last + 1)
 
 
 def _resynced(path: str, base_offset: int | None) -> Iterator[StoredRecord]:
