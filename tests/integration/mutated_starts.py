@@ -1,10 +1,11 @@
 """What verify and preflight say that a broker does with seeded harm, next to a real one that starts on these files.
 
-    python -m tests.integration.mutated_starts [--first 1] [--count 20] [--release 4.3.1]
+    python -m tests.integration.mutated_starts [--first 1] [--count 20] [--release 4.3.1] [--case CASE]
 
-Each seed harms one to three places of a log directory of the corpus. Both are asked, then the broker starts. Each
-sentence about a file that can be judged by that file is, and each partition of preflight by the offsets that the broker
-serves and by its files. Prints a line for each wrong sentence, and the counts; exit status 1: one is wrong.
+Each seed harms one to three places of a log directory of the corpus, and of some the metadata log too. Both are asked,
+then the broker starts. Each sentence about a file that can be judged by that file is, and each partition of preflight
+by the offsets that the broker serves and by its files. Prints a line for each wrong sentence, and the counts; exit
+status 1: one is wrong.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from tests.integration.walks import Restarted
 from tests.support import jars
 from tests.support.corpus import archives, walking
+from tests.support.corpus.walking import Walk
 from tests.support.judging import content_of, is_stopping, is_true
 from tests.support.judging_starts import answers_of, is_stable_true, is_start_true
 from tests.support.mutating import mutate, mutate_text
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.preflight.preflight import Preflight
     from tests.support.judging_starts import Answers, Judged
 
-_CASE: Final = "modern/07-faults-4.3.1"
+CASE: Final = "modern/07-faults-4.3.1"
 _TEXTS: Final = 0.4
 """The part of the disks of which a text file is harmed too."""
 _MAYBE: Final = " broker may start"
@@ -47,22 +49,35 @@ _METADATA: Final = 0.2
 """The part of the disks of which the metadata log is harmed too."""
 
 
-def sentences(libs: Path, corpus: Path, into: Path, seed: int, release: str) -> tuple[str, list[tuple[str, str]]]:
+def _laid(corpus: Path, case: str, rng: random.Random, into: Path) -> tuple[str, Walk]:
+    """Lay down the disk of a case; how its broker was stopped."""
+    if not (corpus / case / "logdir").is_dir():
+        base = rng.choice(("clean", "unclean"))
+        return base, walking.lay_base(corpus, case, base, into)
+    shutil.copytree(corpus / case / "logdir", into / "disk")
+    base = "clean" if (into / "disk" / ".kafka_cleanshutdown").exists() else "unclean"
+    return base, Walk([into / "disk"], {}, into / "disk")
+
+
+def sentences(
+    libs: Path, corpus: Path, into: Path, seed: int, release: str, case: str = CASE
+) -> tuple[str, list[tuple[str, str]]]:
     """Return what was done to the disk, and each sentence with `right`, `wrong` or `open`."""
     rng = random.Random(seed)
-    base = rng.choice(("clean", "unclean"))
-    walk = walking.lay_base(corpus, _CASE, base, into)
+    base, walk = _laid(corpus, case, rng, into)
     (home,) = walk.homes
+    roots = list(dict.fromkeys((home, walk.metadata or home)))
     told = f"{base}; {mutate(home, rng)}"
     if rng.random() < _TEXTS:
         told += f"; {mutate_text(home, rng)}"
     if rng.random() < _METADATA:
-        told += f"; of the metadata log: {mutate(walk.metadata, rng)}"
-    for each in (home, walk.metadata):
+        told += f"; of the metadata log: {mutate(roots[-1], rng)}"
+    for each in roots:
         shutil.copytree(each, into / "before" / each.name)
     broker = Restarted(libs, into, walk)
+    broker.configure({"log.cleaner.enable": "false"})  # what the start leaves is looked at
     asked = {
-        "targets": tuple(resolve([str(home), str(walk.metadata)])),
+        "targets": tuple(resolve(list(map(str, roots)))),
         "now_ms": time.time_ns() // 1_000_000,
         "kafka": SettingsRequest(kafka=release, config=str(broker.config)),
     }
@@ -70,7 +85,7 @@ def sentences(libs: Path, corpus: Path, into: Path, seed: int, release: str) -> 
         each
         for verdict in verify(VerifyRequest(**asked))
         for each in verdict.findings
-        if each.path.startswith((f"{home}/", f"{walk.metadata}/"))
+        if each.path.startswith(f"{into}/")
     ]
     start = preflight(PreflightRequest(**asked))
     answers: Mapping[str, Answers] = {}
@@ -163,6 +178,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--release", default=jars.KAFKA_VERSION)
+    parser.add_argument("--case", default=CASE)
     options = parser.parse_args()
     counts: collections.Counter[str] = collections.Counter()
     with tempfile.TemporaryDirectory(prefix="kafkalog-mutated-") as scratch:
@@ -172,7 +188,7 @@ def main() -> int:
         for seed in range(options.first, options.first + options.count):
             into = Path(scratch, f"seed-{seed}")
             into.mkdir()
-            told, judged = sentences(libs, corpus, into, seed, options.release)
+            told, judged = sentences(libs, corpus, into, seed, options.release, options.case)
             counts.update(word for word, _ in judged)
             for word, sentence in judged:
                 if word == "wrong":

@@ -113,24 +113,22 @@ def is_start_true(
     if start.fate != "loaded" or start.result is None:
         yield True, f"fate {start.fate}"
         return
-    end = start.result.end_offset
-    if answers is not None:
-        told = (start.result.log_start_offset, end)
-        if answers.end > end and _records(after) - _records(before):  # a coordinator has appended
-            return
-        yield told == (answers.first, answers.end), f"offsets {told}; the broker says {answers}"
-    if start.place.name.topic != METADATA_TOPIC:
-        yield from _losses(start, before, after)
-    for step in start.steps:
-        truth = _is_step_true(step, before, after)
-        if truth is not None:
-            yield truth, f"{step.kind} {Path(step.path).name} at {step.position}"
     if start.place.name.topic == METADATA_TOPIC:  # to which its leader has appended, in new segments too
+        yield from _steps(start, before, after)
         return
-    yield from _silences({Path(step.path).name for step in start.steps} | {f"{end:020}.log"}, before, after)
-    yield from _recoveries(start.result, start.name, output)
+    result = start.result
+    if answers is not None:
+        told = (result.log_start_offset, result.end_offset)
+        if answers.end > result.end_offset and _records(after).keys() - _records(before).keys():
+            return  # a coordinator has appended
+        yield told == (answers.first, answers.end), f"offsets {told}; the broker says {answers}"
+    yield from _losses(start, before, after)
+    yield from _steps(start, before, after)
+    named = {Path(step.path).name for step in start.steps}
+    yield from _silences(named | {f"{result.end_offset:020}.log"}, before, after)
+    yield from _recoveries(result, start.name, output)
     if not are_epochs_old:
-        yield from _epochs(start.result, after)
+        yield from _epochs(result, after)
 
 
 def _losses(start: PartitionStart, before: Path, after: Path) -> Iterator[Judged]:
@@ -150,6 +148,13 @@ def _records(partition: Path) -> collections.Counter[tuple[int, int]]:
                     for base, crc, count, attributes in zip(*columns, strict=True):
                         found[base, crc] += 0 if attributes & CONTROL_BIT else count
     return found
+
+
+def _steps(start: PartitionStart, before: Path, after: Path) -> Iterator[Judged]:
+    for step in start.steps:
+        truth = _is_step_true(step, before, after)
+        if truth is not None:
+            yield truth, f"{step.kind} {Path(step.path).name} at {step.position}"
 
 
 def _is_step_true(step: StartStep, before: Path, after: Path) -> bool | None:

@@ -88,6 +88,7 @@ class UnreadPlace(NamedTuple):
         offset: the first offset that is unknown; None: unknown too.
         detail: what is there.
         is_tail: whether it is what a crash leaves at the end of a log: a torn append, or zeros.
+        is_read: whether only the offsets of a batch are wrong, whose records follow; no start truncates a log there.
     """
 
     path: str
@@ -95,6 +96,7 @@ class UnreadPlace(NamedTuple):
     offset: int | None
     detail: str
     is_tail: bool = False
+    is_read: bool = False
 
 
 class Until(Struct, frozen=True):
@@ -337,16 +339,16 @@ class _Reader:
         filled = [each for each in partition.segments if each.log is not None]
         reading.start_offset = filled[0].base_offset if filled else None
         if not partition.segments and expected:  # a node has a segment from its start on
-            self._lose(partition.path, None, expected, "no segment of the log is here")
+            self._lose(UnreadPlace(partition.path, None, expected, "no segment of the log is here"))
         for number, segment in enumerate(_segments_from(partition, expected)):
             if self._is_over:
                 break
             first = segment.base_offset
             if first != expected and (number or first > expected):
                 what = f"offsets {expected} to {first - 1} are missing" if first > expected else _GOES_BACK
-                self._lose(partition.path, None, min(first, expected), what)
+                self._lose(UnreadPlace(partition.path, None, min(first, expected), what))
             if segment.log is None:
-                self._lose(partition.path, None, first, f"the file {first:020}.log is missing")
+                self._lose(UnreadPlace(partition.path, None, first, f"the file {first:020}.log is missing"))
                 continue
             if not self._is_over:
                 begin = max(reading.base_offset, 0)
@@ -359,9 +361,9 @@ class _Reader:
         if self._transactions.pending is not None:
             self.reading.unfinished = len(self._transactions.pending)
 
-    def _lose(self, path: str, position: int | None, offset: int | None, detail: str, *, is_tail: bool = False) -> None:
-        self.reading.lose(UnreadPlace(path, position, offset, detail, is_tail))
-        if self._stops_at_damage and path != self.reading.snapshot:
+    def _lose(self, place: UnreadPlace) -> None:
+        self.reading.lose(place)
+        if self._stops_at_damage and place.path != self.reading.snapshot and not place.is_read:
             self._is_over = True
 
     def _read_snapshot(self, snapshot: FileInfo) -> None:
@@ -393,7 +395,7 @@ class _Reader:
         try:
             for item in stored_records(path, base_offset):
                 if isinstance(item, UnreadPlace):
-                    self._lose(path, item.position, item.offset, item.detail, is_tail=item.is_tail)
+                    self._lose(item)
                     if self._is_over:
                         break
                     continue
@@ -406,7 +408,7 @@ class _Reader:
                     reading.records += 1
                     self._replay(item)
         except StorageError as error:
-            self._lose(path, None, next_offset, str(error))
+            self._lose(UnreadPlace(path, None, next_offset, str(error)))
             reading.errors.append(error)
         if last is not None:
             reading.end_offset, reading.end_epoch, reading.last_ms = last.offset + 1, last.epoch, last.timestamp_ms
@@ -464,7 +466,8 @@ def stored_records(path: str, base_offset: int | None, *, resync: bool = False) 
     with Source.open(path) as source:
         for item in scan(source, base_offset=base_offset, options=ScanOptions(resync=resync)):
             if isinstance(item, Damage):
-                yield UnreadPlace(path, item.position, item.next_offset, item.detail, item.is_plain_tail)
+                is_read = not item.size_bytes
+                yield UnreadPlace(path, item.position, item.next_offset, item.detail, item.is_plain_tail, is_read)
                 continue
             batches = item.batches
             attributes, bases, lasts, epochs = map(batches.column, _BATCH_COLUMNS)

@@ -97,9 +97,11 @@ def measure_losses(
     loss = measure_loss(partition, cuts, high_watermark, from_offset=kept)
     if loss is None or partition.topic != METADATA_TOPIC:
         return () if loss is None else (loss,)
-    end = kept if loss.first_offset is None else max(kept, loss.first_offset)
-    before, after = (read_image(partition.path, until=until).image for until in (EVERYTHING, Until(offset=end - 1)))
-    lost = [*loss_sentences(before, after, loss_rows(before, after))]
+    lost: list[str] = []
+    if loss.first_offset is not None:  # else no record follows
+        end = max(kept, loss.first_offset)
+        before, after = (read_image(partition.path, until=until).image for until in (EVERYTHING, Until(offset=end - 1)))
+        lost = [*loss_sentences(before, after, loss_rows(before, after))]
     return (replace(loss, why=". ".join(lost) or "Nothing of the cluster is lost by name"),)
 
 

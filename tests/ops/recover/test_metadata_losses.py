@@ -86,6 +86,17 @@ def test_a_snapshot_of_all_loses_nothing_by_name(tmp_path: Path) -> None:
     assert (loss.records, loss.why) == (0, "Nothing of the cluster is lost by name")
 
 
+@pytest.mark.parametrize("snapshot", [None, 11])
+def test_bytes_after_the_last_record_name_nothing(tmp_path: Path, snapshot: int | None) -> None:
+    """Seen of 4.3.1 with 100 bytes of garbage after its log: it goes on with all topics."""
+    home, _ = damaged(tmp_path, snapshot, 11)
+    log = home / "__cluster_metadata-0" / f"{0:020d}.log"
+    size = log.stat().st_size
+    log.write_bytes(log.read_bytes() + bytes([255]) * 100)
+    (loss,) = measure_losses(read_partition(str(log.parent)), [(str(log), size)], None)
+    assert (loss.records, loss.why) == (0, "Nothing of the cluster is lost by name")
+
+
 def test_recover_counts_what_goes_and_names_it(tmp_path: Path) -> None:
     home, _ = damaged(tmp_path, 31, 11)
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
