@@ -403,7 +403,8 @@ CHECKPOINTS: Final = {
     MISSING_METADATA: FindingType(
         "error",
         "The partition has no partition.metadata and so no topic id.",
-        "Does not recognize the partition: it renames the directory to end in -stray, and creates an empty partition.",
+        "Does not recognize the partition: it renames the directory to end in -stray. If the cluster assigns a "
+        "partition of this name to the broker, it creates an empty one.",
         "Stop the broker and run kafkalog recover, which takes the id from the topic's other partitions or from "
         "the metadata log. If they do not have it, write the file by hand: `version: 0`, and in a second line "
         "`topic_id: ` with the id that kafka-topics.sh --describe shows.",
@@ -482,7 +483,7 @@ CHECKPOINTS: Final = {
         "error",
         "The topic has several ids here: {names}.",
         "Does not recognize a partition whose id is unknown to the cluster: it renames its directory to end in "
-        "-stray, and creates an empty partition.",
+        "-stray. If the cluster assigns a partition of this name to the broker, it creates an empty one.",
         "Find the id with kafka-topics.sh --describe and write the file: `version: 0`, and in a second line "
         "`topic_id: ` and the id.",
         "Only one of the ids belongs to the topic; the others belong to a deleted topic.",
