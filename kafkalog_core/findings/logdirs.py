@@ -393,6 +393,16 @@ CHECKPOINTS: Final = {
         "Stop the broker and run kafkalog recover, which takes the leader epochs from the batches.",
         "The file that a broker writes always has a second line, the number of entries.",
     ),
+    "epochs.remote-unknown": FindingType(
+        "error",
+        "The leader-epoch-checkpoint has no leader epoch of offsets {offset} to {last}, which only tiered storage has.",
+        "Serves none of these offsets, and deletes the segments of leader epochs before the first one of the file from "
+        "tiered storage.",
+        "Start no broker on it yet: copy the file from another replica. If there is none, write it by hand, from the "
+        "segmentLeaderEpochs that kafkalog dump --records shows of __remote_log_metadata.",
+        "The file was lost, or made from the batches on this disk, which do not show the leader epochs of the segments "
+        "in tiered storage.",
+    ),
     "epochs.not-from-log": FindingType(
         "warning",
         "The leader epochs cannot be taken from the log: the log is damaged, or its batches contradict each other.",

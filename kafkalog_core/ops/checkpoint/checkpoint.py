@@ -37,7 +37,7 @@ from kafkalog_core.format.names import (
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
 from kafkalog_core.kafka.sim.cluster import read_assignments, read_topic_ids
-from kafkalog_core.kafka.sim.logdir.bounds import read_extent
+from kafkalog_core.kafka.sim.logdir.bounds import log_bounds, read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import OFFSET_KINDS, read_broker_dir, served
 from kafkalog_core.kafka.sim.logdir.top_findings import file_findings
 from kafkalog_core.kafka.sim.logfiles import is_compacted
@@ -339,7 +339,11 @@ class _Planner:
         # An empty directory of no partition of the metadata log is as a creation that was interrupted leaves it.
         is_expected = is_kraft and (bool(partition.segments) or self._exists(partition))
         topic_id = repair_topic_id(place, self._topic_ids, is_expected=is_expected)
-        epochs = repair_epochs(partition, self._extent(place.path), self._progress, is_compacted=compacted)
+        facts, base = self._context.facts(place.name), partition.segments[0].base_offset if partition.segments else None
+        is_tiered = facts.settings.remote_storage_enable or None  # None: the checkpoint shows it
+        bounds = log_bounds(base, facts.context, rules_of(facts.release), is_tiered=is_tiered)
+        extent = self._extent(place.path)
+        epochs = repair_epochs(partition, extent, self._progress, bounds=bounds, is_compacted=compacted)
         yield from (repair for repair in (topic_id, epochs) if repair is not None)
 
     def _at_top(self, broker_dir: BrokerDir, kinds: set[FileKind]) -> Iterator[FileRepair]:
