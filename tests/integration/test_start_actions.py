@@ -127,6 +127,7 @@ def test_offsets_that_go_back_at_the_end(own_broker: Broker, is_clean: bool) -> 
         (own_broker.log_dir / "recovery-point-offset-checkpoint").write_bytes(b"0\n0\n")
     assert planned(partition) == ["truncate.end-lost"]
     assert "takes offset 4 as the log end offset" in str(told(own_broker, "batch.offset-order")["broker_action"])
+    assert "and hide the end of 1 log" in str(run("recover", own_broker.log_dir).rows)
     own_broker.start()
     assert end_of(own_broker) == 4
     own_broker.stop()
