@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.engine.targets import LogDirTarget
 from kafkalog_core.errors import RefusedError, StorageError
-from kafkalog_core.findings import found
+from kafkalog_core.findings import for_rules, found
 from kafkalog_core.findings.kinds import RECOVER
 from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.names import (
@@ -324,7 +324,10 @@ class _Planner:
                 repairs += [repair for repair in self._of_partition(place) if repair.kind is file.kind]
             elif file.file.name.state is FileState.LIVE:
                 kinds.add(file.kind)
-        return repairs if self._broker_dir is None else [*repairs, *self._at_top(self._broker_dir, kinds)]
+        if self._broker_dir is not None:
+            repairs += self._at_top(self._broker_dir, kinds)
+        rules = rules_of(self._context.release)
+        return [replace(each, findings=tuple(for_rules(one, rules) for one in each.findings)) for each in repairs]
 
     def _of_partition(self, place: PartitionPath) -> Iterator[FileRepair]:
         partition = self._partition(place.path)

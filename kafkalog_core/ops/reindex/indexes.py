@@ -14,6 +14,7 @@ from operator import lt
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import NotFoundError
+from kafkalog_core.findings import for_rules
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.checkpoint import CheckpointEpoch, encode_epoch_checkpoint
 from kafkalog_core.format.layout import MAX_INT64, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
@@ -217,7 +218,7 @@ def epochs_step(
         # not called wrong.
         check_epochs(text, starts, (first_offset, end_offset), found, is_clean=False, is_compacted=True)
     for finding in found.findings:
-        sink.put(finding)
+        sink.put(for_rules(finding, rules_of(task.facts.release)))
     wrong = what_is_wrong(found.findings, path)
     old = [] if text is None else _epochs_entries(text)
     if bounds.lacks_remote_epochs(min((each.start_offset for each in old), default=None)):
