@@ -125,7 +125,7 @@ START_ACTIONS: Final = {
     ),
     "unread-order-below": StartAction(
         "Does not notice it at its start. Its offsets are below the base offset of the segment: consumers get its "
-        "records only if no earlier segment has these offsets.",
+        "records only if no earlier segment has these offsets or later ones.",
     ),
     "unread-order-hidden": StartAction(
         "Does not notice it at its start, because {why}, but takes offset {found_end} as the log end offset, although "

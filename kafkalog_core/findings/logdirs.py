@@ -393,6 +393,16 @@ CHECKPOINTS: Final = {
         "Stop the broker and run kafkalog recover, which takes the leader epochs from the batches.",
         "The file that a broker writes always has a second line, the number of entries.",
     ),
+    "epochs.remote-unknown": FindingType(
+        "error",
+        "The leader-epoch-checkpoint has no leader epoch of offsets {offset} to {last}, which only tiered storage has.",
+        "Serves none of these offsets, and deletes the segments of leader epochs before the first one of the file from "
+        "tiered storage.",
+        "Start no broker on it yet: copy the file from another replica. If there is none, write it by hand, from the "
+        "segmentLeaderEpochs that kafkalog dump --records shows of __remote_log_metadata.",
+        "The file was lost, or made from the batches on this disk, which do not show the leader epochs of the segments "
+        "in tiered storage.",
+    ),
     "epochs.not-from-log": FindingType(
         "warning",
         "The leader epochs cannot be taken from the log: the log is damaged, or its batches contradict each other.",
@@ -403,7 +413,8 @@ CHECKPOINTS: Final = {
     MISSING_METADATA: FindingType(
         "error",
         "The partition has no partition.metadata and so no topic id.",
-        "Does not recognize the partition: it renames the directory to end in -stray, and creates an empty partition.",
+        "Does not recognize the partition: it renames the directory to end in -stray. If the cluster assigns a "
+        "partition of this name to the broker, it creates an empty one.",
         "Stop the broker and run kafkalog recover, which takes the id from the topic's other partitions or from "
         "the metadata log. If they do not have it, write the file by hand: `version: 0`, and in a second line "
         "`topic_id: ` with the id that kafka-topics.sh --describe shows.",
@@ -482,7 +493,7 @@ CHECKPOINTS: Final = {
         "error",
         "The topic has several ids here: {names}.",
         "Does not recognize a partition whose id is unknown to the cluster: it renames its directory to end in "
-        "-stray, and creates an empty partition.",
+        "-stray. If the cluster assigns a partition of this name to the broker, it creates an empty one.",
         "Find the id with kafka-topics.sh --describe and write the file: `version: 0`, and in a second line "
         "`topic_id: ` and the id.",
         "Only one of the ids belongs to the topic; the others belong to a deleted topic.",

@@ -88,8 +88,8 @@ LOG_DAMAGE: Final = {
         "log.torn-tail",
         "The file ends inside a batch, in bytes {position} to {end}: {detail}{lost}.",
         "The last batch extends past the end of the file: an append was interrupted, or a closed file was truncated.",
-        "After an unclean shutdown: truncates the log here, which loses nothing that all replicas acknowledged. After "
-        "a clean shutdown: appends after these bytes, so that fetches fail here later.",
+        "After an unclean shutdown: truncates the log here. After a clean shutdown: appends after these bytes, so that "
+        "fetches fail here later.",
         f"{REPAIRED} In the last segment nothing needs to be done after a crash: the next start truncates the log "
         "here.",
     ),

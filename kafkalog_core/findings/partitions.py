@@ -240,12 +240,13 @@ PARTITIONS: Final = {
     ),
     "segment.overlap": FindingType(
         "error",
-        "Offsets {offset} to {last} are in this segment's range and in {previous}, the segment before it.",
-        "Loads both. A consumer that reads {previous} first gets these offsets from it and skips those in this file. "
-        "A consumer that starts within the range gets those in this file.",
-        "Dump each of the two files, compare their records, and move one file out of the partition directory.",
-        "Two segments hold the same offsets, which no healthy broker leaves: a file was restored, or two copies were "
-        "mixed.",
+        "The segment begins at offset {offset}, but {previous}, a segment before it, goes on to offset {last}.",
+        "Loads both. A consumer that reads {previous} to its end gets nothing up to offset {last} from this file. A "
+        "consumer that starts at offset {offset} or later gets nothing from {previous}.",
+        "Dump each of the two files, and compare their records. Move one file out of the partition directory, or "
+        "rename a file whose first offset is not that of its name.",
+        "The ranges of two segments overlap, which no healthy broker leaves: a file was restored or renamed, or two "
+        "copies were mixed.",
         next_step=DUMP_BATCHES,
     ),
     "segment.log-unreadable": FindingType(

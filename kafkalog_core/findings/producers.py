@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, RECOVER, UNLESS_RECOVERED, FindingType
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, RECOVER, UNLESS_RECOVERED, FindingType, Variant
 
 __all__ = ["PRODUCERS"]
 
@@ -308,11 +308,19 @@ PRODUCERS: Final = {
         "warning",
         "Leader epoch {epoch} starts at offset {offset}, but the log at {start}: the records before it are missing on "
         "this disk.",
-        "Raises the start of the epoch to the start of the log, and corrects the file.",
+        "Leaves the line as it is, unless log-start-offset-checkpoint has a later offset for the partition.",
         "Check whether older records should exist: look for them on other replicas and in directories that were moved "
         "aside.",
         "When a broker deletes old segments it also raises the start of the first leader epoch. It has not done so: "
-        "somebody else deleted the segments, or the broker was killed in between.",
+        "somebody else deleted the segments, or the broker was killed in between, or the topic is tiered and "
+        "log-start-offset-checkpoint has lost its line.",
+        variants=(
+            Variant(
+                "epochs_from_checkpoint",
+                False,
+                "Raises the start of the epoch to the start of the log, and corrects the file.",
+            ),
+        ),
         next_step=RECOVER,
     ),
     "epochs.beyond-end": FindingType(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.source import Source
 
 __all__ = [
-    "APPEND_CUT",
     "HINT",
+    "REST_MISSING",
     "Damage",
     "Run",
     "ScanOptions",
@@ -145,8 +145,8 @@ def _part(run: Run, first: int, last: int) -> Run:
 
 
 HINT: Final = "--resync searches for batches after it"
-APPEND_CUT: Final = "an append cut short"
-"""What a torn tail is assumed to be, in its detail, by a reader of one file; other files may show something else."""
+REST_MISSING: Final = "the rest is missing"
+"""How the detail of a torn tail ends, by a reader of one file; other files may show how it came about."""
 _HOLE: Final = " (most of them a hole, for which the disk stores nothing)"
 _WHOLE: Final = frozenset({kernels.STOP_END, kernels.STOP_MORE})
 """Why a walk of whole entries ends."""
@@ -486,17 +486,17 @@ class Scanner:
         return damage
 
     def _torn(self, needed: int) -> Damage:
-        """Return the damage of a last entry that ends after the file's end: an append cut short, or a wrong length."""
+        """Return the damage of a last entry that ends after the end of the file: cut off, or a wrong length."""
         rest = self._end - self._position
         if rest < self._framing.header_bytes:
-            return self._step_over(rest, "torn-tail", f"{rest} bytes, too few for a header: {APPEND_CUT}")
+            return self._step_over(rest, "torn-tail", f"{rest} bytes, too few for a header: {REST_MISSING}")
         if self._zeros_here() >= rest:
             return self._zero_filled(rest)
         found = self._search.find(self._position + 1, self._end)
         if found is not None:
             detail = f"its length field gives {needed} bytes in all, past the end of the file"
             return self._lost("bad-length", f"{detail}, but a whole batch starts at {found}", found=found)
-        return self._step_over(rest, "torn-tail", f"{rest} bytes of a batch of {needed}: {APPEND_CUT}")
+        return self._step_over(rest, "torn-tail", f"{rest} bytes of a batch of {needed}: {REST_MISSING}")
 
     def _zero_filled(self, zeros: int) -> Damage:
         rest, middle = self._end - self._position, self._position + zeros // 2

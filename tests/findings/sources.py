@@ -44,6 +44,7 @@ SOURCES: Final = {
     "rolls": "tests/integration/test_live_dump.py",
     "quorum": "tests/integration/test_quorum.py",
     "transplant": "tests/integration/test_transplant.py",
+    "tiered": "tests/integration/test_tiered.py",
     "zookeeper": "tests/integration/test_zookeeper.py",
     "recovered": "tests/integration/recovered_starts.txt",
     # what a line of Kafka's own log says by its words, and nothing more

@@ -43,6 +43,7 @@ NO_COMMAND: Final = {
     "quorum-state.unsupported-version": "the votes of a node are not to be made up",
     "meta.other-node-of-config": "which of the two files is the right one is the user's choice",
     "dir.metadata-elsewhere": "whether disks or the settings are wrong is the user's choice",
+    "epochs.remote-unknown": "the file is on other replicas, or its content in another topic",
     "epochs.cut": "a refusal about a file that another finding is about",
     "partition-metadata.several-ids": "which of the ids is right is known to the cluster alone",
     "reindex.index-full": "the value of the setting is the user's choice",

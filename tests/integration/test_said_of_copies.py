@@ -20,6 +20,7 @@ from confluent_kafka.admin import NewTopic
 from tests.integration import clients
 from tests.integration.quorums import SECONDS, admin_of, cluster, leader_of, make, start_all, wait_for
 from tests.integration.records import KAFKALOG
+from tests.integration.releases import broker_of
 from tests.integration.repairing import run
 from tests.integration.zookeeper_broker import ZooKeeperBroker
 from tests.support import jars
@@ -249,6 +250,26 @@ def test_a_disk_of_the_last_release_with_zookeeper(tmp_path: Path) -> None:
         broker.stop()
         assert "directory.id" not in (broker.log_dir / "meta.properties").read_text()
         assert shown("preflight", broker.log_dir).startswith("A 3.9 broker starts: no record is lost.")
+    finally:
+        broker.close()
+
+
+def test_a_partition_without_a_topic_id(tmp_path: Path) -> None:
+    """A release before 3.7 writes the file and serves the partition: no command speaks of -stray."""
+    broker = broker_of("3.6.2", tmp_path)
+    try:
+        broker.start()
+        asyncio.run(clients.create_topic(broker, "t", {}))
+        asyncio.run(send_old(broker))
+        broker.stop()
+        topic_id = broker.partition_dir("t") / "partition.metadata"
+        kept = topic_id.read_bytes()
+        topic_id.unlink()
+        for command in ("verify", "recover", "checkpoint"):
+            assert "end in -stray" not in str(run(command, broker.log_dir).rows)
+            assert "end in -stray" in str(run(command, broker.log_dir, "--kafka", "4.3.1").rows)
+        broker.start()
+        assert topic_id.read_bytes() == kept
     finally:
         broker.close()
 

@@ -139,6 +139,9 @@ def test_ids_of_log_directories(two_log_dirs: TwoLogDirs, monkeypatch: pytest.Mo
 
     before = _set(broker.second, "directory.id", OTHER_ID)
     copy = (broker.second / "meta.properties").read_text()
+    foreseen = run("preflight", broker.log_dir, broker.second)
+    assert foreseen.status == 4
+    assert "may lead no partition of 1 log directory" in foreseen.rows[0]["verdict"]
     assert _told(_verified(broker), broker.second) == "meta.other-directory-id"
     assert _set(broker.second, "directory.id", OTHER_ID) == before
     (broker.second / "meta.properties").write_text(copy)

@@ -7,10 +7,12 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.integration import clients
 from tests.integration.repairing import run
 from tests.support.build import Record, batch_v2
+from tests.support.live import QUIET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,13 +66,27 @@ def end_of(broker: Broker) -> int:
     return asyncio.run(clients.end_offsets(broker, TOPIC))[0]
 
 
+def offsets_from(broker: Broker, offset: int) -> list[int]:
+    """The offsets that a consumer gets from one on."""
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": TOPIC, "enable.partition.eof": True, **QUIET}
+    )
+    consumer.assign([TopicPartition(TOPIC, 0, offset)])
+    found: list[int] = []
+    while (message := consumer.poll(clients.READ_SECONDS)) is not None and message.error() is None:
+        found.append(message.offset())
+    consumer.close()
+    return found
+
+
 # --- the end of a log whose offsets go back ---------------------------------------------------------------------------
 def test_a_segment_with_offsets_below_its_base_alone(own_broker: Broker) -> None:
     """After a clean stop nothing is lost; after a crash the broker dies, until the walk of the advice is gone."""
     broker = own_broker
     partition = stopped_with(broker, {0: batch(0) + batch(2), 4: batch(0) + batch(2)})
     assert planned(partition) == []
-    assert "only if no earlier segment has these offsets" in str(told(broker, "batch.offset-order")["broker_action"])
+    said = str(told(broker, "batch.offset-order")["broker_action"])
+    assert "only if no earlier segment has these offsets or later ones" in said
     broker.start()
     assert end_of(broker) == 4
     assert len(asyncio.run(clients.read_all(broker, TOPIC))) == 4, "nobody gets the second segment's"
@@ -90,6 +106,19 @@ def test_offsets_below_the_base_that_no_other_segment_has(own_broker: Broker) ->
     assert len(asyncio.run(clients.read_all(own_broker, TOPIC))) == 6
 
 
+def test_two_logs_that_have_changed_names(own_broker: Broker) -> None:
+    """2 and 3 are in the file of 6, which nobody reads: the file of 2 has later ones."""
+    swapped = {0: batch(0), 2: batch(6), 4: batch(4), 6: batch(2), 8: batch(8)}
+    stopped_with(own_broker, swapped)
+    said = told(own_broker, "segment.overlap")
+    assert "begins at offset 4, but 00000000000000000002.log" in str(said["message"])
+    assert "gets nothing up to offset 7 from this file" in str(said["broker_action"])
+    assert "starts at offset 4 or later gets nothing from" in str(said["broker_action"])
+    own_broker.start()
+    assert offsets_from(own_broker, 0) == [0, 1, 6, 7, 8, 9]
+    assert offsets_from(own_broker, 4) == [4, 5, 8, 9]
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_offsets_that_go_back_at_the_end(own_broker: Broker, is_clean: bool) -> None:
     partition = stopped_with(own_broker, {0: batch(0) + batch(2) + batch(4) + batch(2)})
@@ -98,6 +127,7 @@ def test_offsets_that_go_back_at_the_end(own_broker: Broker, is_clean: bool) -> 
         (own_broker.log_dir / "recovery-point-offset-checkpoint").write_bytes(b"0\n0\n")
     assert planned(partition) == ["truncate.end-lost"]
     assert "takes offset 4 as the log end offset" in str(told(own_broker, "batch.offset-order")["broker_action"])
+    assert "and hide the end of 1 log" in str(run("recover", own_broker.log_dir).rows)
     own_broker.start()
     assert end_of(own_broker) == 4
     own_broker.stop()
@@ -152,6 +182,18 @@ async def _make(broker: Broker, topic: str) -> None:
 
 
 # --- leader epochs ----------------------------------------------------------------------------------------------------
+def test_a_leader_epoch_from_before_the_first_segment(own_broker: Broker) -> None:
+    """Its line remains as it is when the broker starts, and when it stops."""
+    partition = stopped_with(own_broker, {2: batch(2)})
+    (partition / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    said = told(own_broker, "epochs.before-start")
+    assert str(said["broker_action"]).startswith("Leaves the line as it is")
+    own_broker.start()
+    assert end_of(own_broker) == 4
+    own_broker.stop()
+    assert "0 0" in (partition / "leader-epoch-checkpoint").read_text().splitlines()
+
+
 def test_leader_epochs_without_their_file(own_broker: Broker) -> None:
     """The metadata log gets all of them back at every start, other logs those of the segments that are recovered."""
     broker = own_broker

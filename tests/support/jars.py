@@ -74,6 +74,14 @@ def fetch_shell() -> Path:
     return _fetched(f"shell-{KAFKA_VERSION}", [_dependency("org.apache.kafka", "kafka-shell", KAFKA_VERSION), _LOGGING])
 
 
+def fetch_tier() -> Path:
+    """The directory with the jar of `LocalTieredStorage`, which keeps segments in a directory. Raises MissingError."""
+    names = "<groupId>org.apache.kafka</groupId><artifactId>kafka-storage</artifactId>"
+    alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+    package = f"<dependency>{names}<version>{KAFKA_VERSION}</version><classifier>test</classifier>{alone}</dependency>"
+    return _fetched(f"tier-{KAFKA_VERSION}", [package])
+
+
 def fetch_spark_source() -> Path:
     """The directory with the jars of Spark's Kafka source. Raises MissingError."""
     package = _dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_SOURCE_VERSION)

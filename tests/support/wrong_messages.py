@@ -162,6 +162,14 @@ def _checked(base: int, magic: int, codec: int) -> bytes:
     return _wrapper(magic, codec, base, crc=1)
 
 
+def _rotten(base: int, magic: int, codec: int, *, where: str) -> bytes:
+    """A compressed message of which a disk has changed bytes of what is compressed."""
+    message = _wrapper(magic, codec, base)
+    value = 26 + 8 * magic  # the blocks of snappy begin 20 bytes after
+    at = {"start": value + 20, "middle": (value + len(message)) // 2, "end": len(message) - 14}[where]
+    return message[:at] + bytes(each ^ 0x55 for each in message[at : at + 4]) + message[at + 4 :]
+
+
 def _overlap(base: int, magic: int, codec: int) -> bytes:
     """A compressed message of magic 0 whose inner offsets begin with that of the message before it."""
     return _wrapper(magic, codec, max(0, base - 1), offset=base + 2)
@@ -185,6 +193,10 @@ def _above_last(base: int, magic: int, codec: int) -> bytes:
 
 _OUTER: Final = {
     "checksum wrong": (_checked, "batch.crc-mismatch"),
+    **{
+        f"payload changed at its {where}": (partial(_rotten, where=where), "batch.crc-mismatch")
+        for where in ("start", "middle", "end")
+    },
     "value missing": (_no_value, "batch.wrapper-value"),
     "value too long": (_value_length, "batch.wrapper-value"),
     "value of no message": (_no_message, "batch.wrapper-empty"),

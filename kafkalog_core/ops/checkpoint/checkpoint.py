@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.engine.targets import LogDirTarget
 from kafkalog_core.errors import RefusedError, StorageError
-from kafkalog_core.findings import found
+from kafkalog_core.findings import for_rules, found
 from kafkalog_core.findings.kinds import RECOVER
 from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.names import (
@@ -37,7 +37,7 @@ from kafkalog_core.format.names import (
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
 from kafkalog_core.kafka.sim.cluster import read_assignments, read_topic_ids
-from kafkalog_core.kafka.sim.logdir.bounds import read_extent
+from kafkalog_core.kafka.sim.logdir.bounds import log_bounds, read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import OFFSET_KINDS, read_broker_dir, served
 from kafkalog_core.kafka.sim.logdir.top_findings import file_findings
 from kafkalog_core.kafka.sim.logfiles import is_compacted
@@ -324,7 +324,10 @@ class _Planner:
                 repairs += [repair for repair in self._of_partition(place) if repair.kind is file.kind]
             elif file.file.name.state is FileState.LIVE:
                 kinds.add(file.kind)
-        return repairs if self._broker_dir is None else [*repairs, *self._at_top(self._broker_dir, kinds)]
+        if self._broker_dir is not None:
+            repairs += self._at_top(self._broker_dir, kinds)
+        rules = rules_of(self._context.release)
+        return [replace(each, findings=tuple(for_rules(one, rules) for one in each.findings)) for each in repairs]
 
     def _of_partition(self, place: PartitionPath) -> Iterator[FileRepair]:
         partition = self._partition(place.path)
@@ -339,7 +342,11 @@ class _Planner:
         # An empty directory of no partition of the metadata log is as a creation that was interrupted leaves it.
         is_expected = is_kraft and (bool(partition.segments) or self._exists(partition))
         topic_id = repair_topic_id(place, self._topic_ids, is_expected=is_expected)
-        epochs = repair_epochs(partition, self._extent(place.path), self._progress, is_compacted=compacted)
+        facts, base = self._context.facts(place.name), partition.segments[0].base_offset if partition.segments else None
+        is_tiered = facts.settings.remote_storage_enable or None  # None: the checkpoint shows it
+        bounds = log_bounds(base, facts.context, rules_of(facts.release), is_tiered=is_tiered)
+        extent = self._extent(place.path)
+        epochs = repair_epochs(partition, extent, self._progress, bounds=bounds, is_compacted=compacted)
         yield from (repair for repair in (topic_id, epochs) if repair is not None)
 
     def _at_top(self, broker_dir: BrokerDir, kinds: set[FileKind]) -> Iterator[FileRepair]:

@@ -36,7 +36,8 @@ from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import EpochText, read_epochs
 from kafkalog_core.ops.checkpoint.file_repair import FileRepair, read_text
-from kafkalog_core.ops.verify.producers import add_beyond_end, check_partition_offsets
+from kafkalog_core.ops.verify.companions import lost_remote_epochs
+from kafkalog_core.ops.verify.producers import add_beyond_end, check_partition_offsets, first_start_offset
 from kafkalog_core.storage.paths import exists
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.kafka.sim.logdir.bounds import Extent
+    from kafkalog_core.kafka.sim.logdir.bounds import Extent, LogBounds
     from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, Key
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.logdir import PartitionPath
@@ -267,12 +268,17 @@ _FRAMES: Final = ScanOptions(check=False)
 
 
 def repair_epochs(
-    partition: Partition, extent: Extent | None, progress: Progress, *, is_compacted: bool = False
+    partition: Partition,
+    extent: Extent | None,
+    progress: Progress,
+    *,
+    bounds: LogBounds,
+    is_compacted: bool = False,
 ) -> FileRepair | None:
     """Return the repair of a leader-epoch-checkpoint; None: there is no such file, and none is needed.
 
-    The log is read only if the file is bad. `is_compacted`: batches may have another leader epoch than they were
-    written with, because the cleaner merges them.
+    The log is read only if the file is bad. `bounds` are those of the next start. `is_compacted`: batches may have
+    another leader epoch than they were written with, because the cleaner merges them.
     """
     path = f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
     file = EntryFile(path=path, kind=FileKind.LEADER_EPOCH, topic=partition.topic, partition=partition.partition)
@@ -299,6 +305,8 @@ def repair_epochs(
     # A file that is too large or unreadable is left for a person.
     if text is not None and data is None:
         return replace(repair, verdict="left")
+    if bounds.lacks_remote_epochs(None if text is None else first_start_offset(text)):
+        return replace(repair, verdict="left", findings=(lost_remote_epochs(path, bounds),))
     runs = log_epochs(partition, progress)
     if is_empty and not findings:
         missing = [

@@ -19,7 +19,7 @@ from kafkalog_core.kafka.sim.logfiles import SegmentExtent, damage_severity
 from kafkalog_core.ops.dump.runs import RunReader
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
-from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
+from kafkalog_core.storage.scan import REST_MISSING, Damage, Run, scan
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class LogReader:
                 "position": damage.position,
                 "size_bytes": damage.size_bytes,
                 "reason": damage.reason,
-                "detail": damage.detail if file.is_last else damage.detail.replace(APPEND_CUT, CLOSED_CUT),
+                "detail": damage.detail if file.is_last else damage.detail.replace(REST_MISSING, CLOSED_CUT),
                 "next_offset": damage.next_offset,
                 "severity": severity,
             }

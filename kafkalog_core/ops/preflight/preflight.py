@@ -160,7 +160,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
         """Whether the broker does not start, or a record is lost, hidden or not served."""
         is_warned = any(finding.severity == "error" for finding in self.further) or bool(self.closed or self.emptied)
         is_stopped = self.start.stop is not None or self.waits
-        return is_stopped or is_warned or any(each.is_harmed for each in self.partitions)
+        return is_stopped or is_warned or bool(self.renamed) or any(each.is_harmed for each in self.partitions)
 
     @property
     def is_wrong_afterwards(self) -> bool:
@@ -176,6 +176,11 @@ class Preflight(Struct, frozen=True, kw_only=True):
     def missing(self) -> int:
         """Number of log directories without a partition that the metadata log assigns to them."""
         return sum((each.code, each.severity) == ("dir.partition-missing", "warning") for each in self.findings)
+
+    @property
+    def renamed(self) -> int:
+        """Number of log directories with a directory.id that the node never registered."""
+        return sum((each.code, each.severity) == ("meta.other-directory-id", "error") for each in self.findings)
 
     @property
     def emptied(self) -> int:
@@ -194,6 +199,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
             is_harmed=self.is_harmed or bool(self.missing),
             closed=self.closed,
             missing=self.missing,
+            renamed=self.renamed,
             emptied=self.emptied,
         )
 

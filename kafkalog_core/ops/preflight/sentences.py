@@ -75,6 +75,7 @@ def verdict_of(
     is_harmed: bool,
     closed: int = 0,
     missing: int = 0,
+    renamed: int = 0,
     emptied: int = 0,
 ) -> str:
     """Return one sentence without its full stop: whether the broker starts, and what is lost.
@@ -86,6 +87,7 @@ def verdict_of(
         is_harmed: whether something is lost, hidden or refused, or may not be opened.
         closed: number of files that the user of the broker may be unable to open.
         missing: number of log directories without a partition that the metadata log assigns to them.
+        renamed: number of log directories with a directory.id that the node never registered.
         emptied: number of unfinished copies that are all there is of their partitions.
     """
     head, stop = f"A {release} broker", start.stop
@@ -95,6 +97,9 @@ def verdict_of(
         parts = [*_directories(start, partitions), *_logs(partitions)]
         if missing:
             parts.append("creates empty partitions in the place of directories that are missing")
+        if renamed:
+            where = counted(renamed, "log directory")
+            parts.append(f"may lead no partition of {where} with a new directory.id before its second start")
         if emptied:
             parts.append(f"truncates {counted(emptied, 'unfinished copy')} to nothing")
         if closed:

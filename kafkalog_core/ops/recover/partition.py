@@ -75,6 +75,7 @@ truncated where a broker would."""
 
 _MOST_ROUNDS: Final = 4
 """A truncation may bring a start to a place that it did not reach before; each round ends the log earlier."""
+_HIDING: Final = frozenset({"truncate.end-lost", "truncate.end-misled"})
 _STOPPED: Final = frozenset({"truncate.broker-stops", "truncate.broker-offline", *STARTS_LATER.values()})
 _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
 _LATER_PRODUCER: Final = "snapshot.later-producer"
@@ -115,6 +116,7 @@ class PartitionRecovery(Struct, kw_only=True):
         losses: what the plan deletes of what can be read.
         unread: what the plan deletes of what cannot be read: excised places.
         own_losses: what a broker would delete by itself of what can be read.
+        hides_end: whether a broker would take an offset before the last record for the log end offset.
         own_problem: code of the finding that a broker does not start, or takes the directory offline; None: it starts.
         is_damaged: whether it matters if other replicas exist.
         is_recovered: whether a simulated start has recovered all of the log that the plan leaves, and kept it.
@@ -130,6 +132,7 @@ class PartitionRecovery(Struct, kw_only=True):
     losses: list[Loss] = field(default_factory=list)
     unread: list[Loss] = field(default_factory=list)
     own_losses: list[Loss] = field(default_factory=list)
+    hides_end: bool = False
     own_problem: str | None = None
     is_damaged: bool = False
     is_recovered: bool = False
@@ -243,6 +246,7 @@ class _Work:
                 self._count_own()
         if broker.refusal is not None and broker.refusal.code in _STOPPED:
             done.own_problem = broker.refusal.code
+        done.hides_end = broker.refusal is not None and broker.refusal.code in _HIDING
         return broker
 
     def _follow(self, segment: Segment) -> Callable[[Run | Damage], object]:

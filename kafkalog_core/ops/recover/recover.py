@@ -358,6 +358,9 @@ class _Planner:
             alone = f"by itself the broker would delete {_counted(own)}"
         else:
             alone = "by itself the broker would delete no record that can be read"
+        hidden = sum(each.hides_end for each in done)
+        if hidden and not causes:
+            alone += f", and hide the end of {count_of(hidden, 'log')}, whose offsets it assigns again"
         alone += "" if causes else self._beyond_logs(outside)
         then = f"this plan deletes {_counted(losses)}" if losses else "this plan deletes none"
         fetched = sum(finding.code == "recover.refetched" for each in done for finding in each.findings)

@@ -14,6 +14,7 @@ from operator import lt
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import NotFoundError
+from kafkalog_core.findings import for_rules
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.checkpoint import CheckpointEpoch, encode_epoch_checkpoint
 from kafkalog_core.format.layout import MAX_INT64, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
@@ -26,6 +27,7 @@ from kafkalog_core.kafka.sim.logdir.text_files import read_epochs
 from kafkalog_core.kafka.sim.start.candidates import first_recovered
 from kafkalog_core.ops.reindex.steps import Step
 from kafkalog_core.ops.verify import verdict
+from kafkalog_core.ops.verify.companions import lost_remote_epochs
 from kafkalog_core.ops.verify.indexes import EntryWindows, OffsetIndexCheck, TimeIndexCheck
 from kafkalog_core.ops.verify.producers import check_epochs, first_start_offset
 from kafkalog_core.storage.paths import exists
@@ -198,9 +200,9 @@ def epochs_step(
     context, first_base = task.facts.context, partition.segments[0].base_offset
     # LogLoader.load truncates the epochs at the checkpointed log start offset; 2.8 at the raised one. `epochs_start`
     # has the release's rule.
-    log_start = log_bounds_of(task, first_base).epochs_start
-    checkpoint = context.log_start_offset
-    first_offset = first_base if checkpoint is None else min(first_base, checkpoint)
+    bounds = log_bounds_of(task, first_base)
+    log_start, checkpoint = bounds.epochs_start, context.log_start_offset
+    first_offset = min(first_base, bounds.log_start.offset if checkpoint is None else checkpoint)
     path = f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
     text = _read(path, partition)
     found = Sink()
@@ -216,9 +218,12 @@ def epochs_step(
         # not called wrong.
         check_epochs(text, starts, (first_offset, end_offset), found, is_clean=False, is_compacted=True)
     for finding in found.findings:
-        sink.put(finding)
+        sink.put(for_rules(finding, rules_of(task.facts.release)))
     wrong = what_is_wrong(found.findings, path)
     old = [] if text is None else _epochs_entries(text)
+    if bounds.lacks_remote_epochs(min((each.start_offset for each in old), default=None)):
+        sink.put(lost_remote_epochs(path, bounds))
+        return None
     # If the file contradicts the batches, keep of it only what fits between them.
     cache = EpochCache(old if wrong is None else _agreeing(old, log_epochs), task.facts.release)
     # LogSegment.recover assigns each epoch that is higher than the latest one.
@@ -277,6 +282,9 @@ def _agreeing(old: Sequence[EpochStart], log_epochs: Sequence[EpochStart]) -> li
     for each in old:
         at = bisect_left(epochs, each.epoch)
         if at < len(epochs) and epochs[at] == each.epoch:
+            # the first epoch of the log may begin before it, in tiered storage
+            if at == 0 and each.start_offset < log_epochs[0].start_offset:
+                agreeing[0] = each
             continue
         # Epochs between two epochs of the log belonged to leaders that appended nothing, or whose batches were cleaned
         # away: they are legal if their offsets are in order too.
@@ -314,5 +322,5 @@ def log_bounds_of(task: ReindexTask, first_base: int) -> LogBounds:
     """Return the bounds of a log as the next start sets them, without its end."""
     facts = task.facts
     return log_bounds(
-        first_base, facts.context, rules_of(facts.release), is_tiered=facts.settings.remote_storage_enable
+        first_base, facts.context, rules_of(facts.release), is_tiered=facts.settings.remote_storage_enable or None
     )

@@ -24,7 +24,10 @@ from kafkalog_core.format.names import (
     parse_file_name,
     segment_file_name,
 )
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.cluster import metadata_file, topic_id_of
+from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.kafka.sim.logdir.faults import EntryFile
 from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_properties
 from kafkalog_core.ops.verify.verdict import PartitionMetadata
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.names import FileName
+    from kafkalog_core.kafka.sim.logdir.bounds import LogBounds
     from kafkalog_core.kafka.sim.logdir.text_files import EpochText
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
@@ -52,6 +56,7 @@ __all__ = [
     "check_directories",
     "check_files",
     "is_read_only_mount",
+    "lost_remote_epochs",
     "read_metadata",
     "refine",
 ]
@@ -92,7 +97,9 @@ def _all_findings(
     yield from check_files(partition.path, partition.files)
     if partition.format == "log":
         yield from _text_findings(partition, formats, epochs)
-        yield from _missing_texts(partition, context, formats)
+        remote = _remote_epochs(partition, context, epochs)
+        yield from remote
+        yield from _missing_texts(partition, context, formats, has_remote=bool(remote))
 
 
 def _bare_codes(partition: Partition) -> set[str]:
@@ -184,13 +191,34 @@ def read_metadata(place: PartitionPath | Partition) -> PartitionMetadata | None:
     return None if text is None else PartitionMetadata(text.path, topic_id_of(text), tuple(text.findings))
 
 
-def _missing_texts(partition: Partition, context: PartitionContext, formats: Collection[str]) -> Iterator[Finding]:
+def _remote_epochs(partition: Partition, context: PartitionContext, epochs: EpochText | None) -> list[Finding]:
+    """Return the finding if the leader epochs of what only tiered storage has are lost."""
+    path = f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
+    is_refused = any(file.path == path for file in partition.files) if epochs is None else epochs.is_refused
+    if is_refused or partition.name.state is not DirectoryState.CURRENT or not partition.segments:
+        return []
+    first_base = partition.segments[0].base_offset
+    bounds = log_bounds(first_base, context, rules_of(context.release or LATEST))
+    first = epochs.entries.start_offsets[0] if epochs is not None and epochs.entries else None
+    # after a kill the checkpoint may be older than what retention has deleted, and the epochs with it
+    is_sure = first is None or context.is_start_known
+    return [lost_remote_epochs(path, bounds)] if is_sure and bounds.lacks_remote_epochs(first) else []
+
+
+def lost_remote_epochs(path: str, bounds: LogBounds) -> Finding:
+    """Return the finding about a leader-epoch-checkpoint without the leader epochs of what only tiered storage has."""
+    return found("epochs.remote-unknown", path, offset=bounds.log_start.offset, last=bounds.local_start - 1)
+
+
+def _missing_texts(
+    partition: Partition, context: PartitionContext, formats: Collection[str], *, has_remote: bool
+) -> Iterator[Finding]:
     if partition.name.state is not DirectoryState.CURRENT or not any(s.size_bytes for s in partition.segments):
         return
     kinds = {file.name.kind for file in partition.metadata_files if file.name.state is FileState.LIVE}
     is_metadata = partition.topic == METADATA_TOPIC  # recovered as a whole at every start, with its leader epochs
     has_epochs = "v2" in formats and not is_metadata and _is_a_brokers(partition, context)
-    if FileKind.LEADER_EPOCH not in kinds and has_epochs:
+    if FileKind.LEADER_EPOCH not in kinds and has_epochs and not has_remote:
         yield found("epochs.missing", f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}")
     # Every topic of a cluster with KRaft has an id (KIP-516).
     if FileKind.PARTITION_METADATA not in kinds and context.is_kraft and not is_metadata:

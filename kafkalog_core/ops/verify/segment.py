@@ -26,7 +26,7 @@ from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.locks import is_being_written
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import (
-    APPEND_CUT,
+    REST_MISSING,
     Damage,
     Run,
     ScanOptions,
@@ -529,7 +529,7 @@ class FramingCheck:
             offset=damage.next_offset,
             severity=None if task.is_last or code != ZERO_TAIL else "error",
             end=damage.position + damage.size_bytes - 1,
-            detail=damage.detail if task.is_last else damage.detail.replace(APPEND_CUT, FILE_CUT),
+            detail=damage.detail if task.is_last else damage.detail.replace(REST_MISSING, FILE_CUT),
             lost=lost,
         )
 

@@ -307,7 +307,7 @@ class ServedDisks:
         for topic, other_ids in others.items():
             for other in other_ids:
                 self.notes.append(
-                    f"topic {topic} was created again: directories with the id {other} are served as {topic}.{other}"
+                    f"topic {topic} has another id: directories with the id {other} are served as {topic}.{other}"
                 )
         return current
 

@@ -117,7 +117,7 @@ def test_damage_stops_a_clean_and_says_where(directory: Path) -> None:
         work.build()
     assert (caught.value.path, caught.value.reason, caught.value.position) == (str(path), "crc-mismatch", 2 * size)
     path.write_bytes(keyed(8)[:-1])
-    with pytest.raises(CleanError, match="an append cut short") as caught:
+    with pytest.raises(CleanError, match="the rest is missing") as caught:
         next_pass(log, logs.config(), RULES, 9_000_000)[1].build()  # type: ignore[union-attr]
 
 

@@ -75,7 +75,7 @@ def test_a_torn_tail_is_no_append_where_another_segment_follows(tmp_path: Path) 
     assert (first["reason"], first["severity"]) == (last["reason"], last["severity"]) == ("torn-tail", "error")
     assert "the file was truncated, because another segment follows it" in first["detail"]
     assert "append" not in first["detail"]
-    assert "an append cut short" in last["detail"]
+    assert "the rest is missing" in last["detail"]
 
 
 def test_a_limit_counts_rows_not_damage(tmp_path: Path) -> None:

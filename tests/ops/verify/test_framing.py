@@ -86,7 +86,7 @@ def test_before_a_compressed_message_it_is_known_in_part(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("is_last", "severity", "text"),
-    [(True, "error", "an append cut short"), (False, "error", "the file was shortened")],
+    [(True, "error", "the rest is missing"), (False, "error", "the file was shortened")],
 )
 @pytest.mark.parametrize("left", [3, 16, 17, 60, 70])
 def test_torn_tails(tmp_path: Path, is_last: bool, severity: str, text: str, left: int) -> None:

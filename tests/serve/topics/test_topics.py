@@ -170,7 +170,7 @@ def test_a_topic_that_was_created_again_has_two_names(tmp_path: Path) -> None:
     disks = disks_of(tmp_path / "d", tmp_path / "e")
     assert list(disks.topics["orders"].copies) == [0, 1]
     assert list(disks.topics["orders.AAAAAAAAAAAAAAAAAAAAAQ"].copies) == [1]
-    assert "created again" in disks.notes[0]
+    assert "topic orders has another id" in disks.notes[0]
 
 
 def test_made_up_ids_are_the_same_at_every_start(tmp_path: Path) -> None:

@@ -71,6 +71,17 @@ class LogBounds(Struct, frozen=True, kw_only=True):
         first, end = self.log_start.offset, self.local_start
         return f"a broker serves offsets {first} to {end - 1} from remote storage" if first < end else ""
 
+    def lacks_remote_epochs(self, first: int | None) -> bool:
+        """Return whether a leader-epoch-checkpoint has no leader epoch of the offsets that remote storage alone has.
+
+        `RemoteLogManager.read` finds segments by them, and `RemoteLogManager.RLMExpirationTask` deletes the segments of
+        epochs before the first one of the file.
+
+        Args:
+            first: start offset of the first entry of the file; None: it has none.
+        """
+        return self.log_start.offset < self.local_start and (first is None or first >= self.local_start)
+
 
 def log_bounds(
     first_base: int | None,
