@@ -30,6 +30,7 @@ __all__ = [
     "UNLESS_RECOVERED",
     "VERIFY",
     "VERIFY_WITH_OTHERS",
+    "WRITE_TOPIC_ID",
     "BrokerMessage",
     "Finding",
     "FindingType",
@@ -195,6 +196,8 @@ RECOVER: Final = "kafkalog recover {dirs}"
 RECOVER_DIR: Final = "kafkalog recover {file}"
 RECOVER_WITH_OTHERS: Final = "kafkalog recover {dirs} OTHER_LOG_DIR"
 """The same where another log directory of the broker has what is lost."""
+WRITE_TOPIC_ID: Final = "printf 'version: 0\\ntopic_id: %s' TOPIC_ID > {file}"
+"""`PartitionMetadataFile` writes these bytes; kafka-topics.sh --describe shows the id."""
 RECOVERS: Final = frozenset({RECOVER, RECOVER_DIR, RECOVER_WITH_OTHERS})
 AS_BROKER: Final = "kafkalog truncate {parent} --as-broker"
 AS_BROKER_WITH: Final = "kafkalog truncate {{above}} {metadata_dir} --as-broker --topic {topic} --partition {partition}"
