@@ -269,8 +269,9 @@ class _Comparison:
         bounds = {bound for commit in commits for bound in bounds_of(commit, now, after)}
         old = self._count(now, bounds)
         new = old if _is_same(now, after) else self._count(after, bounds)
+        others = [] if self._replica else [logs.now(place) for logs in self._copies(place)[1:]]
         for commit in commits:
-            yield impact_on(commit, now, after, old, new)
+            yield impact_on(commit, now, after, old, new, others)
 
     def _count(self, log: Log, bounds: set[int]) -> Counted:
         is_committed = self._request.isolation == "read_committed"
