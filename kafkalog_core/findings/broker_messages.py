@@ -175,9 +175,11 @@ RUNNING: Final = (
             "Failed to clean up log for {partition} in dir {dir} due to IOException",
         ),
         "Compaction of {partition} failed. The broker does not try again until its next start.",
-        "A batch in the dirty part is damaged, an offset is out of range, or the disk fails.",
+        "The exception after this line shows which: a batch in the dirty part is damaged, an offset is out of range, "
+        'the disk fails, or ("Kafka scheduler is not running") the broker stopped while it cleaned.',
         "Stops cleaning the partition, and tries again only after a restart; it grows until then.",
-        "Find the damaged batch, copy the partition from a healthy replica, and start the broker again.",
+        "If the broker was stopping, nothing needs to be done. Else find the damaged batch, copy the partition from a "
+        "healthy replica, and start the broker again.",
         ("crc-mismatch", "payload", "offset-order"),
         ("kafkalog recover {log_dir}", "kafkalog verify {place}"),
     ),
@@ -525,6 +527,16 @@ ELSEWHERE: Final = (
         "Broken pipe",
         "Connection reset by peer",
         "Connection refused",
+    ),
+    _elsewhere(
+        "elsewhere-not-kafka",
+        "Something connected to the broker, and what it sent cannot be read as a request.",
+        "Invalid receive (size = {number} larger than {count})",
+        "Error parsing request header. Our best guess of the apiKey",
+        "Unexpected error from {other}closing connection",
+        "Exception while processing request from",
+        why="A port scanner, a health check or an HTTP client did, or a client with TLS at a listener without it (its "
+        "size is 369295616 or a little more; that of HTTP's GET is 1195725856).",
     ),
     _elsewhere(
         "elsewhere-configuration",

@@ -123,6 +123,7 @@ class BrokerMessage(NamedTuple):
         codes: related findings, damage reasons, or subjects of findings.
         commands: templates of the command lines to run next.
         is_elsewhere: whether the message is not about a log directory.
+        names_no_cause: whether another line of the log names the cause, and is shown before this one.
     """
 
     name: str
@@ -135,6 +136,7 @@ class BrokerMessage(NamedTuple):
     codes: tuple[str, ...] = ()
     commands: tuple[str, ...] = ("kafkalog verify {place}",)
     is_elsewhere: bool = False
+    names_no_cause: bool = False
 
 
 class Finding(Struct, frozen=True, kw_only=True):

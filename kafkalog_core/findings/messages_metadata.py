@@ -112,6 +112,20 @@ METADATA: Final = (
         (),
         (_CLUSTER,),
     ),
+    # MetadataLoader.stillNeedToCatchUp
+    BrokerMessage(
+        "broker.metadata-not-known",
+        "info",
+        ("the loader is still catching up because we still don't know the high water mark yet",),
+        "The node does not know yet how far the metadata log is committed.",
+        "This is normal for a moment at each start. If the line repeats, the metadata quorum has no leader: a majority "
+        "of the voters is not reachable, or this node has lost its metadata log (an earlier line then has voters=[]).",
+        "Waits for a leader without end, and serves nothing.",
+        "If it repeats, compare the voters with what runs, and look for __cluster_metadata-0 in this node's log "
+        "directories.",
+        (),
+        (_PREFLIGHT,),
+    ),
     BrokerMessage(
         "broker.metadata-elsewhere",
         "error",

@@ -297,9 +297,8 @@ RECOVERY: Final = (
             "Recovering unflushed segment {segment} in log {partition}.",
             "Recovering unflushed segment {segment}",
         ),
-        "Segment {segment} of {partition} may not have been flushed before the crash: the broker reads it and "
-        "rebuilds its indexes.",
-        "This is normal after an unclean shutdown.",
+        "Segment {segment} of {partition} may not have been flushed: the broker reads it and rebuilds its indexes.",
+        "This is normal after an unclean shutdown, and for the metadata log at each start.",
         "Reads the whole segment. Lines about corruption follow if it truncates the log.",
         "Nothing needs to be done.",
         ("dir.unclean",),
@@ -350,12 +349,13 @@ RECOVERY: Final = (
             "Error while loading logs in {partition_dir} in {count}ms ({number}/{end} completed in {dir})",
             "Error while loading log dir {dir}",
         ),
-        "Not all partitions of {dir} could be loaded.",
+        "{path} could not be loaded.",
         "A line near this one names the cause.",
         "Continues or stops, as that line says.",
         "Look at the most severe of the other lines.",
         (),
         ("kafkalog preflight {dir}", "kafkalog recover {dir}"),
+        names_no_cause=True,
     ),
 )
 

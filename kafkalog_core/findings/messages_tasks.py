@@ -110,6 +110,34 @@ TASKS: Final = (
         (),
         ("kafkalog cluster {log_dir}",),
     ),
+    # SocketServer.Acceptor.openServerSocket
+    BrokerMessage(
+        "broker.port-not-bound",
+        "error",
+        ("Socket server failed to bind to {other}:{number}: {reason}",),
+        "The broker cannot listen at {other}:{number}: {reason}.",
+        "Another process listens at that port, as a broker that still runs; or the address is not one of this machine.",
+        "Does not start.",
+        "Find the process at that port and let it end, or correct listeners in server.properties.",
+        (),
+        ("fuser -v {number}/tcp",),
+    ),
+    # FutureUtils.waitWithLogging of BrokerServer.startup and ControllerServer.startup, DataPlaneAcceptor
+    BrokerMessage(
+        "broker.listener-failed",
+        "error",
+        (
+            "Received a fatal error while waiting for all of the SocketServer Acceptors to be started",
+            "Unable to start acceptor for {other}",
+        ),
+        "The broker could not open one of its listeners.",
+        _EXCEPTION,
+        "Does not start.",
+        "Look at the exception: kafkalog explain reads it too.",
+        (),
+        ("kafkalog preflight {log_dir}",),
+        names_no_cause=True,
+    ),
     # BrokerLifecycleManager.RegistrationTimeoutEvent, FutureUtils.waitWithLogging
     BrokerMessage(
         "broker.not-registered",

@@ -103,13 +103,13 @@ def test_a_whole_log(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("way", ["argument", "log", "stdin"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_message_in_every_layout(tmp_path: Path, way: str, layout: str) -> None:
-    """The texts and commands are those of the values that the broker wrote."""
+    """The texts and commands are those of the values that the broker wrote, which name one log directory."""
     for samples in SAMPLES:
         lines, expected = [], {}
         for name, message in BROKER_MESSAGES.items():
             text, values = written(message.wordings[0], samples)
             lines.append(LAYOUTS[layout](text))
-            expected[name] = texts_of(message, values)
+            expected[name] = texts_of(message, values, samples["dir"])
         data = "\n".join(lines)
         path = tmp_path / "server.log"
         path.write_text(data)
