@@ -419,6 +419,7 @@ DIRECTORIES: Final = (
             "Can not create log {partition} because log directory {dir} is offline",
             "Unable to start fetching {partition} with topic ID {reason} due to NotLeaderOrFollowerException",
             "as the local replica for the partition is in an offline log directory",
+            "since the replica for the partition is offline due to disk error {reason}",
             "Error while making broker the {other} for partition Topic: {reason} in dir None",
         ),
         "A partition remains offline because a log directory of its broker is offline.",
@@ -463,6 +464,22 @@ DIRECTORIES: Final = (
         "Read the exception in the lines after this one, or the first error before it: one of them names the cause.",
         ("file.not-readable", "dir.future-beside-current"),
         ("dmesg | tail -50", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.file-gone",
+        "warning",
+        (
+            "NoSuchFileException: {path} -> {other}",
+            "NoSuchFileException: {path}",
+            "FileNotFoundException: {path} (No such file or directory)",
+        ),
+        "{path} is not there.",
+        "Somebody deleted it or its directory while the broker ran, as a service that cleans /tmp does. Or the broker "
+        "itself deleted it at that moment: with its topic, by retention, or in a truncation.",
+        "If it needs the file, takes the whole log directory offline: a line about that follows.",
+        "If the log directory is offline, find what deleted the file, and a copy of it, before you start the broker.",
+        (),
+        ("kafkalog preflight {log_dir}",),
     ),
     BrokerMessage(
         "broker.atomic-move-failed",

@@ -423,11 +423,14 @@ FILES: Final = (
     BrokerMessage(
         "broker.checkpoint-start-reset",
         "error",
-        ("Error occurred while reading log-start-offset-checkpoint file of directory {dir}, resetting",),
+        (
+            "Error occurred while reading log-start-offset-checkpoint file of directory {dir}, resetting",
+            "Error occurred while reading log-start-offset-checkpoint file of directory {dir}",
+        ),
         "log-start-offset-checkpoint of {dir} could not be read: all partitions start at their first segment.",
         "A line is malformed, the count is wrong, or the disk fails: the line before shows which.",
-        "Release 4.x loads the partitions and then takes the whole directory offline, unless only a number was bad. "
-        "Consumers may see records again that a client had deleted.",
+        "From 1.0 on loads the partitions and then takes the whole directory offline, 3.1 and later not if only a "
+        "number was bad. Consumers may see records again that a client had deleted.",
         _TEXT_FILE
         + (" You may delete log-start-offset-checkpoint if no client deletes records and no topic is tiered."),
         ("checkpoint",),
@@ -441,12 +444,13 @@ FILES: Final = (
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}. Resetting",
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}",
             "Error occured while reading recovery-point-offset-checkpoint file of directory {dir}",  # up to 0.10.2
+            "Resetting the recovery checkpoint to {number}",  # a line of its own in 1.1
         ),
         "recovery-point-offset-checkpoint of {dir} could not be read: every segment counts as not flushed.",
         "A line is malformed, the count is wrong, or the disk fails: the line before shows which.",
         "After an unclean shutdown it recovers every segment of every partition, and at any damage deletes all "
-        "records after it. Releases 2.8 to 4.x then take the directory offline, 3.1 and later not if only a "
-        "number was bad.",
+        "records after it. From 1.0 on it then takes the directory offline, 3.1 and later not if only a number was "
+        "bad.",
         _TEXT_FILE,
         ("checkpoint", "dir.unclean"),
         ("kafkalog recover {dir}", "kafkalog dump --files {dir}/recovery-point-offset-checkpoint"),
@@ -456,7 +460,8 @@ FILES: Final = (
         "error",
         ("Error while reading checkpoint file {path}",),
         "{path} could not be read.",
-        "The lines after this one show the reason: a malformed line, a wrong count or version, or a failing disk.",
+        "The lines after this one show the reason: a malformed line, a wrong count or version, a failing disk, or too "
+        "many open files.",
         "From 1.0 on takes the log directory offline. If it is a leader-epoch-checkpoint, its partition is not loaded "
         "either.",
         _TEXT_FILE,
@@ -471,7 +476,8 @@ FILES: Final = (
             "Failed to access checkpoint file in dir {dir}",
         ),
         "cleaner-offset-checkpoint of {dir} could not be read or written.",
-        "A line near this one shows the reason: a malformed line, a wrong count or version, or a failing disk.",
+        "A line near this one shows the reason: a malformed line, a wrong count or version, a failing disk, or too "
+        "many open files.",
         "From 1.0 on takes the log directory offline.",
         _TEXT_FILE,
         ("checkpoint",),

@@ -249,8 +249,7 @@ def test_a_digest_says_each_message_once_the_most_severe_first() -> None:
 
 
 FAILED_START = (
-    "[kafka-1-metadata-loader-event-handler] ERROR o.a.k.s.f.ProcessTerminatingFaultHandler - "
-    "Encountered fatal fault: Error starting LogManager",
+    "ERROR o.a.k.s.f.ProcessTerminatingFaultHandler - Encountered fatal fault: Error starting LogManager",
     'java.lang.NumberFormatException: For input string: "x"',
 )
 """As 4.3.1 wrote them for a leader-epoch-checkpoint with a line `x y`: no line names a directory."""
@@ -261,7 +260,7 @@ FAILED_START = (
     [
         (("\tlog.dir = /tmp/kafka-logs", "\tlog.dirs = /d 1", "\tmetadata.log.dir = null"), "'/d 1'"),
         (("\tcordoned.log.dirs = []", "\tlog.dir = [/tmp/kafka-logs]", "\tlog.dirs = [/d]"), "/d"),  # 4.3
-        (("\tlog.dir = /tmp/kafka-logs", "\tlog.dirs = null"), "/tmp/kafka-logs"),
+        (("\tlog.dir = /tmp/kafka-logs", "\tlog.dirs = null"), "/tmp/kafka-logs"),  # noqa: S108
         (("\tlog.dirs = [/d, /e]",), "LOG_DIR"),
         (("\tlog.dirs = /d", "\tmetadata.log.dir = /m"), "LOG_DIR"),
         (("INFO Loading logs.",), "LOG_DIR"),
