@@ -529,6 +529,12 @@ ELSEWHERE: Final = (
         "Connection refused",
     ),
     _elsewhere(
+        "elsewhere-controller-late",
+        "The controller began a task of its own too late, and dropped it.",
+        "unable to start processing because of TimeoutException",
+        why="It was starting, or the machine is too busy. The controller plans such a task again.",
+    ),
+    _elsewhere(
         "elsewhere-not-kafka",
         "Something connected to the broker, and what it sent cannot be read as a request.",
         "Invalid receive (size = {number} larger than {count})",

@@ -110,6 +110,21 @@ TASKS: Final = (
         (),
         ("kafkalog cluster {log_dir}",),
     ),
+    # ReplicaManager.applyLocalFollowersDelta, after the wordings of an offline directory
+    BrokerMessage(
+        "broker.follower-not-started",
+        "error",
+        (
+            "Unable to start fetching {partition} with topic ID {other} due to {reason}",
+            "Unable to start fetching {partition} with topic id {other} due to {reason}",
+        ),
+        "The broker could not open {partition}, which it was to follow: {reason}.",
+        _EXCEPTION,
+        "Counts the partition as failed, and fetches nothing of it.",
+        "Look at the exception, repair its cause, and start the broker again.",
+        (),
+        ("kafkalog verify {place}",),
+    ),
     # SocketServer.Acceptor.openServerSocket
     BrokerMessage(
         "broker.port-not-bound",
@@ -129,6 +144,7 @@ TASKS: Final = (
         (
             "Received a fatal error while waiting for all of the SocketServer Acceptors to be started",
             "Unable to start acceptor for {other}",
+            'Cannot invoke "java.nio.channels.ServerSocketChannel.close()"',  # 3.9
         ),
         "The broker could not open one of its listeners.",
         _EXCEPTION,

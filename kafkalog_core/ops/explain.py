@@ -154,8 +154,7 @@ class Digest:
         Those that name no cause come after the others of their severity. If the log shows a single log directory, it
         is that of the messages that name none.
         """
-        log_dirs = self._log_dirs()
-        log_dir = log_dirs.pop() if len(log_dirs) == 1 else None
+        log_dir = self.log_dir
         return sorted(
             (replace(heading, log_dir=log_dir) for heading in self._headings.values()),
             key=lambda heading: (
@@ -164,6 +163,12 @@ class Digest:
                 heading.first_line,
             ),
         )
+
+    @property
+    def log_dir(self) -> str | None:
+        """The only log directory that the log shows; None: there are several, or none."""
+        found = self._log_dirs()
+        return found.pop() if len(found) == 1 else None
 
     def _log_dirs(self) -> set[str]:
         """Return the log directories in the settings, or those that the lines name if there are no settings.

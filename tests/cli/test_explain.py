@@ -100,6 +100,11 @@ def test_a_whole_log(tmp_path: Path, form: str) -> None:
     assert "Not recognised: 1 line" in result.stdout
 
 
+def test_an_unknown_line_leads_to_the_log_directory_that_the_log_shows() -> None:
+    result = explain(data=f"\tlog.dirs = /data 1\n{LINE}\nERROR nobody knows this\n".encode())
+    assert "is the cause: kafkalog preflight '/data 1'\n" in result.stdout
+
+
 @pytest.mark.parametrize("way", ["argument", "log", "stdin"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_message_in_every_layout(tmp_path: Path, way: str, layout: str) -> None:
