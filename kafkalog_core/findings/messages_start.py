@@ -256,12 +256,24 @@ RECOVERY: Final = (
         ("zero-filled", "bad-length"),
         ("kafkalog recover {log_dir}", "kafkalog dump --resync {path}"),
     ),
+    # UnifiedLog.analyzeAndValidateRecords, of an append as the leader or as a follower
+    BrokerMessage(
+        "broker.crc-refused",
+        "error",
+        ("Record is corrupt (stored crc = {stored}) in topic partition {partition}.",),
+        "The broker was to append a batch to {partition} whose bytes do not have its checksum (stored {stored}).",
+        "After a line about invalid messages during a fetch, the batch is damaged on the disk of the leader. Else a "
+        "client sent it so. Or it changed on its way.",
+        "Appends nothing of the request.",
+        "After a line about a fetch, verify the partition on the disk of the leader. Else look at the client.",
+        ("crc-mismatch",),
+        ("kafkalog verify LEADER_LOG_DIR/{partition}",),
+    ),
     BrokerMessage(
         "broker.crc-mismatch",
         "error",
         (
             "is corrupt (stored crc = {stored}, computed crc = {computed})",
-            "Record is corrupt (stored crc = {stored}) in topic partition {partition}.",
             "Record is corrupt {reason}",
             "CRC is corrupt",
         ),
