@@ -466,22 +466,6 @@ DIRECTORIES: Final = (
         ("dmesg | tail -50", "kafkalog verify {place}"),
     ),
     BrokerMessage(
-        "broker.file-gone",
-        "warning",
-        (
-            "NoSuchFileException: {path} -> {other}",
-            "NoSuchFileException: {path}",
-            "FileNotFoundException: {path} (No such file or directory)",
-        ),
-        "{path} is not there.",
-        "Somebody deleted it or its directory while the broker ran, as a service that cleans /tmp does. Or the broker "
-        "itself deleted it at that moment: with its topic, by retention, or in a truncation.",
-        "If it needs the file, takes the whole log directory offline: a line about that follows.",
-        "If the log directory is offline, find what deleted the file, and a copy of it, before you start the broker.",
-        (),
-        ("kafkalog preflight {log_dir}",),
-    ),
-    BrokerMessage(
         "broker.atomic-move-failed",
         "warning",
         ("Failed atomic move of {path} to {other} retrying with a non-atomic move",),
@@ -601,24 +585,5 @@ DIRECTORIES: Final = (
         "Continues.",
         "Read the exception in the next lines, repair the cause, and start the broker again.",
         ("dir.unclean",),
-    ),
-    BrokerMessage(
-        "broker.startup-failed",
-        "error",
-        (
-            "Encountered fatal fault: Error starting LogManager",
-            "Encountered fatal fault: {reason}",
-            "Fatal error during {reason} startup. Prepare to shutdown",
-            "Exiting Kafka due to fatal exception",
-            "Exiting Kafka.",
-            "Got exception while starting SharedServer",
-        ),
-        "The broker stopped with a fatal error.",
-        "The lines before and after this one name the cause.",
-        "Stops. The shutdown may not be clean: the next start then recovers.",
-        _OTHER_LINES,
-        ("dir.unclean",),
-        _LOG_DIR,
-        names_no_cause=True,
     ),
 )

@@ -237,4 +237,41 @@ TASKS: Final = (
         ("meta",),
         ("kafkalog dump --files {dir}/meta.properties",),
     ),
+    # Exceptions of java.nio and java.io about a file that a path named
+    BrokerMessage(
+        "broker.file-gone",
+        "warning",
+        (
+            "NoSuchFileException: {path} -> {other}",
+            "NoSuchFileException: {path}",
+            "FileNotFoundException: {path} (No such file or directory)",
+        ),
+        "{path} is not there.",
+        "Somebody deleted it or its directory while the broker ran, as a service that cleans /tmp does. Or the broker "
+        "itself deleted it at that moment: with its topic, by retention, or in a truncation.",
+        "If it needs the file, takes the whole log directory offline: a line about that follows.",
+        "If the log directory is offline, find what deleted the file, and a copy of it, before you start the broker.",
+        (),
+        ("kafkalog preflight {log_dir}",),
+    ),
+    # Kafka.main, KafkaServer.startup, BrokerServer.startup, SharedServer.start, ProcessTerminatingFaultHandler
+    BrokerMessage(
+        "broker.startup-failed",
+        "error",
+        (
+            "Encountered fatal fault: Error starting LogManager",
+            "Encountered fatal fault: {reason}",
+            "Fatal error during {reason} startup. Prepare to shutdown",
+            "Exiting Kafka due to fatal exception",
+            "Exiting Kafka.",
+            "Got exception while starting SharedServer",
+        ),
+        "The broker stopped with a fatal error.",
+        "The lines before and after this one name the cause.",
+        "Stops. The shutdown may not be clean: the next start then recovers.",
+        "Read the first error before this line: it names the cause.",
+        ("dir.unclean",),
+        ("kafkalog preflight {log_dir}", "kafkalog recover {log_dir}"),
+        names_no_cause=True,
+    ),
 )
