@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.findings.kinds import BrokerMessage
-from kafkalog_core.findings.messages_coordinators import COORDINATORS
+from kafkalog_core.findings.messages_coordinators import CANNOT_READ, COORDINATORS
 from kafkalog_core.findings.messages_directories import DIRECTORIES
 from kafkalog_core.findings.messages_metadata import METADATA
 from kafkalog_core.findings.messages_remote import REMOTE
@@ -528,6 +528,24 @@ ELSEWHERE: Final = (
         "Connection reset by peer",
         "Connection refused",
     ),
+    # Partition.shrinkIsr, appendRecordsToLeader
+    _elsewhere(
+        "elsewhere-isr",
+        "Replicas of {partition} are not in sync with its leader.",
+        "The size of the current ISR {reason} is insufficient to satisfy the min.isr requirement of {number} for "
+        "partition {partition}",
+        "[Partition {partition} broker={broker}] Shrinking ISR from {reason}",
+        why="Their brokers are stopped or slow, or refuse what the leader sends: their own logs show why. Below "
+        "min.insync.replicas, requests with acks=all are refused.",
+    ),
+    # NetworkClient.DefaultMetadataUpdater.handleSuccessfulResponse
+    _elsewhere(
+        "elsewhere-topic-unknown",
+        "A client asked for a topic that does not exist, or of which no replica leads now.",
+        "Error while fetching metadata with correlation id {number}",
+        "The metadata response from the cluster reported a recoverable issue with correlation id {number}",
+        why="The topic is new, is misspelled, or its brokers are stopped. The client asks again.",
+    ),
     _elsewhere(
         "elsewhere-controller-late",
         "The controller began a task of its own too late, and dropped it.",
@@ -558,6 +576,7 @@ BROKER_MESSAGES: Final = {
     message.name: message
     for message in (
         _FILE_OF_SETTINGS,
+        CANNOT_READ,
         *RECOVERY,
         *FILES,
         *METADATA,
