@@ -112,6 +112,18 @@ METADATA: Final = (
         (),
         (_CLUSTER,),
     ),
+    # AbstractApiMessageSerde.read, and the reading of a record of a version that the release does not know
+    BrokerMessage(
+        "broker.metadata-of-later-release",
+        "error",
+        ("Failed to deserialize record with type {number}", "Can't read version {version} of {other}"),
+        "The node cannot read a record of the metadata log.",
+        "A later release has written it: this node was downgraded, or runs an earlier release than the controllers.",
+        "Does not start.",
+        "Start the release that ran here before, or a later one.",
+        (),
+        ("kafkalog preflight --compat {log_dir}",),
+    ),
     # MetadataLoader.stillNeedToCatchUp
     BrokerMessage(
         "broker.metadata-not-known",
