@@ -16,6 +16,7 @@ from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.grid import line_width
 from kafkalog_cli.render.summary import command_text
 from kafkalog_cli.render.writers import RowSettings, open_writer
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import AccessError
 from kafkalog_core.kafka.rules.releases import LATEST
@@ -236,7 +237,8 @@ def digest_lines(digest: Digest, source: str) -> Iterator[str]:
         yield ""
         yield f"Not recognised: {count_of(digest.unknown, 'line')} of level WARN, ERROR or FATAL"
         yield from (f"  line {number}: {safe_text(text)}" for number, text in digest.unknown_samples)
-        yield "  Their cause is unknown here. To see whether the disk is the cause: kafkalog preflight LOG_DIR"
+        place = "LOG_DIR" if digest.log_dir is None else shell_path(digest.log_dir)
+        yield f"  Their cause is unknown here. To see whether the disk is the cause: kafkalog preflight {place}"
 
 
 def _quiet_lines(title: str, headings: list[Heading]) -> Iterator[str]:

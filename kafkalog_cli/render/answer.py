@@ -143,11 +143,31 @@ def unknown_lines(sentences: Iterable[str], width: int) -> list[Text]:
     return [line for sentence in sentences for line in sentence_texts(sentence, width, "yellow")]
 
 
-def rule_lines(release: object, evidence: Sequence[str], width: int, *, explains: bool, where: str = "") -> list[Text]:
-    """Return the line about the release whose rules are used; with its evidence where `explains` is set."""
+def rule_lines(
+    release: object,
+    evidence: Sequence[str],
+    width: int,
+    *,
+    is_certain: object,
+    explains: bool = False,
+    where: str = "",
+    others: str = "",
+) -> list[Text]:
+    """Return the line about the release whose rules are used.
+
+    Args:
+        release: None: it makes no difference, so that there is nothing to print.
+        evidence: for it, which is printed where `explains` is set.
+        width: of the line, in terminal cells.
+        is_certain: whether no other release fits, or the user named it.
+        explains: whether the user asked for reasons.
+        where: ` in DIRECTORY`, if several have rules of their own.
+        others: how to see what the other releases that fit do.
+    """
     if release is None:
         return []
-    text = f"by the rules of Kafka {release}{where}"
+    fits = "" if is_certain else f" (the latest release that fits{others})"
+    text = f"by the rules of Kafka {release}{where}{fits}"
     if explains and evidence:
         text += f": {'; '.join(evidence)}"
     return sentence_texts(text, width, "dim")

@@ -485,9 +485,10 @@ class CompactTable(AnswerTable[CompactForecast]):
         idle = [each.idle for each in self._forecasts if each.idle is not None]
         lines += unknown_lines(unknown_topics(idle, ["cleanup.policy"]), self.width)
         partitions = [each.partition for each in self._forecasts]
-        releases = dict.fromkeys((row.get("release"), row.get("release_evidence")) for row in partitions)
-        for release, evidence in releases:
-            lines += rule_lines(release, str(evidence).split("\n"), self.width, explains=self.explains)
+        columns = ("release", "release_evidence", "is_release_certain")
+        for release, evidence, is_certain in dict.fromkeys(tuple(map(row.get, columns)) for row in partitions):
+            split = str(evidence).split("\n")
+            lines += rule_lines(release, split, self.width, is_certain=is_certain, explains=self.explains)
         if self._impact is not None and any(row["state"] == "cleanable" for row in partitions):
             lines.append(impact_line(self._impact))
         return lines

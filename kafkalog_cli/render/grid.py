@@ -251,6 +251,7 @@ def fitted(text: str, room: int) -> tuple[str, int]:
         elif run is not None and before < room:
             kept, kept_size = start + room - 1 - before, room - 1
         if size > room:
+            kept = kept if room > 1 else 0  # a character of no width would be drawn over the ellipsis
             return text[:kept] + " " * (room - 1 - kept_size) + _ELLIPSIS, room
     return text, size
 

@@ -82,7 +82,9 @@ class ImpactTable(AnswerTable["Impacts"]):
             lines.append(Text(f"and {count_of(len(found.problems) - _SHOWN_PROBLEMS, 'more place')}", "yellow"))
         if found.expired and found.clock is not None:
             lines += sentence_texts(found.clock, self.width, "dim")
-        return lines + rule_lines(found.release, (), self.width, explains=False)
+        if found.guess is not None:
+            lines += rule_lines(found.guess.release, (), self.width, is_certain=found.guess.is_certain)
+        return lines
 
 
 def _verdict(found: Impacts) -> str:

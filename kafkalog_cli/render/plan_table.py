@@ -221,9 +221,8 @@ class PlanTable(SummaryTable[PlanRows]):
         plan = sheet.plan
         has_changes = bool(sheet.changes) and plan["state"] != "refused"
         lines = assumed_lines(sheet.assumed if has_changes else (), self.width, is_accepted=True)
-        where = "" if plan.get("is_release_certain") else " (the latest release that fits)"
-        evidence = _split(plan.get("release_evidence"))
-        lines += rule_lines(plan.get("release"), evidence, self.width, explains=self._explains, where=where)
+        evidence, is_certain = _split(plan.get("release_evidence")), plan.get("is_release_certain")
+        lines += rule_lines(plan.get("release"), evidence, self.width, is_certain=is_certain, explains=self._explains)
         if self._explains:
             for row in sheet.settings:
                 lines += sentence_texts(f"{row['name']} = {row['value']} ({row['origin']})", self.width, "dim")

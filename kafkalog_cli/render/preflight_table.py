@@ -81,8 +81,14 @@ class PreflightTable(AnswerTable["Preflight"]):
             return []
         lines = [text for doubt in found.doubts for text in sentence_texts(f"in doubt: {doubt}", self.width, "yellow")]
         lines += sentence_texts(_recovery(found), self.width, "dim")
-        where = "" if found.guess.is_certain else " (the latest release that fits; --compat shows the others)"
-        return lines + rule_lines(found.release, found.guess.evidence, self.width, explains=self.explains, where=where)
+        return lines + rule_lines(
+            found.release,
+            found.guess.evidence,
+            self.width,
+            is_certain=found.guess.is_certain,
+            explains=self.explains,
+            others="; --compat shows the others",
+        )
 
 
 def _below(found: Preflight) -> Iterator[str]:

@@ -341,8 +341,9 @@ class RetentionTable(AnswerTable[RetentionForecaster | RetainForecast | Finding]
     def _release(self, forecaster: RetentionForecaster) -> list[Text]:
         guess = forecaster.context.guess
         where = f" in {forecaster.context.target.root}" if len(self._forecasters) > 1 else ""
-        where += "" if guess.is_certain else " (the latest release that fits)"
-        return rule_lines(guess.release, guess.evidence, self.width, explains=self.explains, where=where)
+        return rule_lines(
+            guess.release, guess.evidence, self.width, is_certain=guess.is_certain, explains=self.explains, where=where
+        )
 
     def _settings(self) -> list[Text]:
         """Return each setting once, with its topics if they have different values."""

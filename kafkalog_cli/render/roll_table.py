@@ -96,9 +96,10 @@ class RollTable(AnswerTable[RollForecast]):
     def basis(self) -> list[Text]:
         """Return the release, and the settings of each partition that differ from those of the one before."""
         lines: list[Text] = []
-        releases = dict.fromkeys((row["release"], row["release_evidence"]) for row in self._rows())
-        for release, evidence in releases:
-            lines += rule_lines(release, str(evidence).split("\n"), self.width, explains=self.explains)
+        columns = ("release", "release_evidence", "is_release_certain")
+        for release, evidence, is_certain in dict.fromkeys(tuple(map(row.get, columns)) for row in self._rows()):
+            split = str(evidence).split("\n")
+            lines += rule_lines(release, split, self.width, is_certain=is_certain, explains=self.explains)
         if not self.explains:
             return lines
         of: dict[str, list[str]] = {}

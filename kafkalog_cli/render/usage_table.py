@@ -135,8 +135,9 @@ class UsageTable(SummaryTable["DirUsage"]):
         if now_ms is not None:
             text = f"now is {moment(now_ms)}; kafkalog retain shows what retention does with each segment"
             lines += sentence_texts(text, self.width, "dim")
-            releases = dict.fromkeys(str(each.release) for each in self._found if each.release is not None)
-            lines += rule_lines(", ".join(releases) or None, (), self.width, explains=False)
+            guesses = (each.guess for each in self._found if each.guess is not None)
+            for release, is_certain in dict.fromkeys((guess.release, guess.is_certain) for guess in guesses):
+                lines += rule_lines(release, (), self.width, is_certain=is_certain)
         return [Text(), *lines] if lines else []
 
     def last_line(self, summary: Mapping[str, object]) -> Text:

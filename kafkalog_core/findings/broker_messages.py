@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.findings.kinds import BrokerMessage
-from kafkalog_core.findings.messages_coordinators import COORDINATORS
+from kafkalog_core.findings.messages_coordinators import CANNOT_READ, COORDINATORS
 from kafkalog_core.findings.messages_directories import DIRECTORIES
 from kafkalog_core.findings.messages_metadata import METADATA
 from kafkalog_core.findings.messages_remote import REMOTE
@@ -175,9 +175,11 @@ RUNNING: Final = (
             "Failed to clean up log for {partition} in dir {dir} due to IOException",
         ),
         "Compaction of {partition} failed. The broker does not try again until its next start.",
-        "A batch in the dirty part is damaged, an offset is out of range, or the disk fails.",
+        "The exception after this line shows which: a batch in the dirty part is damaged, an offset is out of range, "
+        'the disk fails, or ("Kafka scheduler is not running") the broker stopped while it cleaned.',
         "Stops cleaning the partition, and tries again only after a restart; it grows until then.",
-        "Find the damaged batch, copy the partition from a healthy replica, and start the broker again.",
+        "If the broker was stopping, nothing needs to be done. Else find the damaged batch, copy the partition from a "
+        "healthy replica, and start the broker again.",
         ("crc-mismatch", "payload", "offset-order"),
         ("kafkalog recover {log_dir}", "kafkalog verify {place}"),
     ),
@@ -526,6 +528,40 @@ ELSEWHERE: Final = (
         "Connection reset by peer",
         "Connection refused",
     ),
+    # Partition.shrinkIsr, appendRecordsToLeader
+    _elsewhere(
+        "elsewhere-isr",
+        "Replicas of {partition} are not in sync with its leader.",
+        "The size of the current ISR {reason} is insufficient to satisfy the min.isr requirement of {number} for "
+        "partition {partition}",
+        "[Partition {partition} broker={broker}] Shrinking ISR from {reason}",
+        why="Their brokers are stopped or slow, or refuse what the leader sends: their own logs show why. Below "
+        "min.insync.replicas, requests with acks=all are refused.",
+    ),
+    # NetworkClient.DefaultMetadataUpdater.handleSuccessfulResponse
+    _elsewhere(
+        "elsewhere-topic-unknown",
+        "A client asked for a topic that does not exist, or of which no replica leads now.",
+        "Error while fetching metadata with correlation id {number}",
+        "The metadata response from the cluster reported a recoverable issue with correlation id {number}",
+        why="The topic is new, is misspelled, or its brokers are stopped. The client asks again.",
+    ),
+    _elsewhere(
+        "elsewhere-controller-late",
+        "The controller began a task of its own too late, and dropped it.",
+        "unable to start processing because of TimeoutException",
+        why="It was starting, or the machine is too busy. The controller plans such a task again.",
+    ),
+    _elsewhere(
+        "elsewhere-not-kafka",
+        "Something connected to the broker, and what it sent cannot be read as a request.",
+        "Invalid receive (size = {number} larger than {count})",
+        "Error parsing request header. Our best guess of the apiKey",
+        "Unexpected error from {other}closing connection",
+        "Exception while processing request from",
+        why="A port scanner, a health check or an HTTP client did, or a client with TLS at a listener without it (its "
+        "size is 369295616 or a little more; that of HTTP's GET is 1195725856).",
+    ),
     _elsewhere(
         "elsewhere-configuration",
         "A setting is unknown, invalid or unwise.",
@@ -540,6 +576,7 @@ BROKER_MESSAGES: Final = {
     message.name: message
     for message in (
         _FILE_OF_SETTINGS,
+        CANNOT_READ,
         *RECOVERY,
         *FILES,
         *METADATA,

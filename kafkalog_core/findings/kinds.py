@@ -30,6 +30,7 @@ __all__ = [
     "UNLESS_RECOVERED",
     "VERIFY",
     "VERIFY_WITH_OTHERS",
+    "WRITE_TOPIC_ID",
     "BrokerMessage",
     "Finding",
     "FindingType",
@@ -122,6 +123,7 @@ class BrokerMessage(NamedTuple):
         codes: related findings, damage reasons, or subjects of findings.
         commands: templates of the command lines to run next.
         is_elsewhere: whether the message is not about a log directory.
+        names_no_cause: whether another line of the log names the cause, and is shown before this one.
     """
 
     name: str
@@ -134,6 +136,7 @@ class BrokerMessage(NamedTuple):
     codes: tuple[str, ...] = ()
     commands: tuple[str, ...] = ("kafkalog verify {place}",)
     is_elsewhere: bool = False
+    names_no_cause: bool = False
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -195,6 +198,8 @@ RECOVER: Final = "kafkalog recover {dirs}"
 RECOVER_DIR: Final = "kafkalog recover {file}"
 RECOVER_WITH_OTHERS: Final = "kafkalog recover {dirs} OTHER_LOG_DIR"
 """The same where another log directory of the broker has what is lost."""
+WRITE_TOPIC_ID: Final = "printf 'version: 0\\ntopic_id: %s' TOPIC_ID > {file}"
+"""`PartitionMetadataFile` writes these bytes; kafka-topics.sh --describe shows the id."""
 RECOVERS: Final = frozenset({RECOVER, RECOVER_DIR, RECOVER_WITH_OTHERS})
 AS_BROKER: Final = "kafkalog truncate {parent} --as-broker"
 AS_BROKER_WITH: Final = "kafkalog truncate {{above}} {metadata_dir} --as-broker --topic {topic} --partition {partition}"

@@ -11,6 +11,7 @@ from kafkalog_core.findings.kinds import (
     RECOVER,
     RECOVER_WITH_OTHERS,
     VERIFY_WITH_OTHERS,
+    WRITE_TOPIC_ID,
     FindingType,
     Variant,
 )
@@ -497,6 +498,7 @@ CHECKPOINTS: Final = {
         "Find the id with kafka-topics.sh --describe and write the file: `version: 0`, and in a second line "
         "`topic_id: ` and the id.",
         "Only one of the ids belongs to the topic; the others belong to a deleted topic.",
+        next_step=WRITE_TOPIC_ID,
     ),
     "meta.directory-id-lost": FindingType(
         "error",

@@ -9,7 +9,7 @@ from typing import Final
 
 from kafkalog_core.findings.kinds import BrokerMessage
 
-__all__ = ["COORDINATORS"]
+__all__ = ["CANNOT_READ", "COORDINATORS"]
 
 
 _GROUPS: Final = "kafkalog groups {log_dir}"
@@ -19,6 +19,25 @@ _RECORDS: Final = "kafkalog dump --records {place}"
 _UPGRADE: Final = "A later release wrote the record, before the broker was downgraded; or its key is damaged."
 _WITHOUT_OFFSETS: Final = "Answers for its groups as if they had no offsets, except for those that it could load."
 _IGNORED: Final = "Ignores the record, and loads the rest of the partition."
+
+# Fetcher.CompletedFetch up to 3.4, then CompletedFetch, of the Java consumer
+CANNOT_READ: Final = BrokerMessage(
+    "broker.consumer-cannot-read",
+    "error",
+    (
+        "Received exception when fetching the next record from {partition}. If needed",
+        "Record batch for partition {partition} at offset {offset} is invalid, cause: {reason}",
+        "Record for partition {partition} at offset {offset} is invalid, cause: {reason}",
+    ),
+    "A Java consumer cannot read a batch of {partition}.",
+    "The batch is damaged on the disk of the leader. The exception after the line has its offset and the reason.",
+    "Serves the batch again at each fetch.",
+    "Verify the partition on the disk of the leader, and run kafkalog recover there before consumers seek past the "
+    "batch: a seek skips all of its records.",
+    ("crc-mismatch",),
+    ("kafkalog verify LEADER_LOG_DIR/{partition}",),
+)
+"""It comes before the message about a checksum, which its second line has too."""
 
 COORDINATORS: Final = (
     # GroupMetadataManager.loadGroupsAndOffsets of 0.10 to 3.9 caches the groups after the last record was read, and

@@ -331,6 +331,7 @@ DIRECTORIES: Final = (
         _OTHER_LINES,
         ("dir.unclean",),
         ("kafkalog preflight {dirs}", "kafkalog recover {dirs}"),
+        names_no_cause=True,
     ),
     BrokerMessage(
         "broker.metadata-dir-failed",
@@ -342,6 +343,7 @@ DIRECTORIES: Final = (
         _OTHER_LINES,
         ("dir.unclean",),
         _DIR,
+        names_no_cause=True,
     ),
     BrokerMessage(
         "broker.dir-already-offline",
@@ -374,6 +376,7 @@ DIRECTORIES: Final = (
         _OTHER_LINES + " Repair the cause, then start the broker again.",
         ("checkpoint", "file.not-readable"),
         _DIR,
+        names_no_cause=True,
     ),
     BrokerMessage(
         "broker.halted",
@@ -416,6 +419,7 @@ DIRECTORIES: Final = (
             "Can not create log {partition} because log directory {dir} is offline",
             "Unable to start fetching {partition} with topic ID {reason} due to NotLeaderOrFollowerException",
             "as the local replica for the partition is in an offline log directory",
+            "since the replica for the partition is offline due to disk error {reason}",
             "Error while making broker the {other} for partition Topic: {reason} in dir None",
         ),
         "A partition remains offline because a log directory of its broker is offline.",
@@ -454,10 +458,10 @@ DIRECTORIES: Final = (
             "Exception while deleting {other} in dir {dir}.",
         ),
         "A disk operation failed for {partition}.",
-        "The disk fails or is full, permissions are missing, the target name exists, or the log directory has failed "
-        "before.",
+        "The disk fails or is full, permissions are missing, the target name exists, somebody deleted a file of the "
+        "partition, or the log directory has failed before.",
         _OFFLINE,
-        _OTHER_LINES,
+        "Read the exception in the lines after this one, or the first error before it: one of them names the cause.",
         ("file.not-readable", "dir.future-beside-current"),
         ("dmesg | tail -50", "kafkalog verify {place}"),
     ),
@@ -466,8 +470,8 @@ DIRECTORIES: Final = (
         "warning",
         ("Failed atomic move of {path} to {other} retrying with a non-atomic move",),
         "{path} could not be renamed to {other} atomically.",
-        "The file is no longer there: its partition is being deleted, or a recovery that truncates the log has deleted "
-        "the producer snapshot already. Or the target is a directory with files.",
+        "The file is no longer there: its partition is being deleted, a recovery that truncates the log has deleted "
+        "the producer snapshot already, or somebody deleted the file. Or the target is a directory with files.",
         "Tries once more. If that fails too, a later line says so, unless the file was to be deleted.",
         "Nothing needs to be done, if no error follows.",
         ("dir.future-beside-current",),
@@ -482,13 +486,16 @@ DIRECTORIES: Final = (
             "Found stray log dir {other}(dir={entry}, {reason}",
             "The topicId does not exist in {other}(dir={entry}, {reason}",
         ),
-        "The cluster's metadata does not assign the partition in {path} to this broker.",
-        "The topic was deleted or moved while the broker was down; partition.metadata is missing; somebody put the "
-        "directory here; or the broker joined another cluster.",
-        "Renames the directory to end in -stray and serves no record of it. Releases before 3.7 rename it to end in "
-        "-delete, and delete it after file.delete.delay.ms (1 minute).",
+        "The broker did not recognize {path} as a partition that the cluster's metadata assigns to it.",
+        "The topic was deleted or moved while the broker was down; the metadata log lost the topic, as after a "
+        "truncation at damage; partition.metadata is missing; somebody put the directory here; or the broker joined "
+        "another cluster.",
+        "Renames the directory to end in -stray and serves no record of it. If the partition is assigned to it, it "
+        "creates an empty one in its place. Releases before 3.7 rename the directory to end in -delete, and delete it "
+        "after file.delete.delay.ms (1 minute).",
         "If you need the records, read them with kafkalog dump. If only partition.metadata was missing, stop the "
-        "broker, restore the file and remove the suffix from the directory name.",
+        "broker, move the new, empty partition directory out of the log directory, restore the file in the old one, "
+        "and remove the suffix from its name.",
         ("dir.stray", "dir.not-assigned", "partition-metadata"),
         ("kafkalog dump --segments {place}",),
     ),
@@ -578,21 +585,5 @@ DIRECTORIES: Final = (
         "Continues.",
         "Read the exception in the next lines, repair the cause, and start the broker again.",
         ("dir.unclean",),
-    ),
-    BrokerMessage(
-        "broker.startup-failed",
-        "error",
-        (
-            "Encountered fatal fault: Error starting LogManager",
-            "Encountered fatal fault: {reason}",
-            "Fatal error during {reason} startup. Prepare to shutdown",
-            "Exiting Kafka due to fatal exception",
-        ),
-        "The broker stopped with a fatal error.",
-        "The lines before and after this one name the cause.",
-        "Stops. The shutdown may not be clean: the next start then recovers.",
-        _OTHER_LINES,
-        ("dir.unclean",),
-        _LOG_DIR,
     ),
 )

@@ -112,6 +112,32 @@ METADATA: Final = (
         (),
         (_CLUSTER,),
     ),
+    # AbstractApiMessageSerde.read, and the reading of a record of a version that the release does not know
+    BrokerMessage(
+        "broker.metadata-of-later-release",
+        "error",
+        ("Failed to deserialize record with type {number}", "Can't read version {version} of {other}"),
+        "The node cannot read a record of the metadata log.",
+        "A later release has written it: this node was downgraded, or runs an earlier release than the controllers.",
+        "Does not start.",
+        "Start the release that ran here before, or a later one.",
+        (),
+        ("kafkalog preflight --compat {log_dir}",),
+    ),
+    # MetadataLoader.stillNeedToCatchUp
+    BrokerMessage(
+        "broker.metadata-not-known",
+        "info",
+        ("the loader is still catching up because we still don't know the high water mark yet",),
+        "The node does not know yet how far the metadata log is committed.",
+        "This is normal for a moment at each start. If the line repeats, the metadata quorum has no leader: a majority "
+        "of the voters is not reachable, or this node has lost its metadata log (an earlier line then has voters=[]).",
+        "Waits for a leader without end, and serves nothing.",
+        "If it repeats, compare the voters with what runs, and look for __cluster_metadata-0 in this node's log "
+        "directories.",
+        (),
+        (_PREFLIGHT,),
+    ),
     BrokerMessage(
         "broker.metadata-elsewhere",
         "error",

@@ -12,6 +12,9 @@ __all__ = ["REPLICATION"]
 _SEGMENTS: Final = ("kafkalog dump --segments {place}",)
 _LEADER_LOST: Final = "If the leader is the one that lost records, stop this broker at once and copy its directory."
 
+_OF_THE_LEADER: Final = ("kafkalog verify LEADER_LOG_DIR/{partition}",)
+"""The log directory in the line, or in the log, is that of the follower."""
+
 REPLICATION: Final = (
     BrokerMessage(
         "broker.log-restarted",
@@ -157,6 +160,7 @@ REPLICATION: Final = (
         "Fetches the partition again after a pause, and others meanwhile.",
         "Verify the partition on the disk of the leader.",
         ("crc-mismatch", "bad-length"),
+        _OF_THE_LEADER,
     ),
     # AbstractFetcherThread.doTruncate, processFetchRequest: markPartitionFailed, until addPartitions
     BrokerMessage(

@@ -256,12 +256,24 @@ RECOVERY: Final = (
         ("zero-filled", "bad-length"),
         ("kafkalog recover {log_dir}", "kafkalog dump --resync {path}"),
     ),
+    # UnifiedLog.analyzeAndValidateRecords, of an append as the leader or as a follower
+    BrokerMessage(
+        "broker.crc-refused",
+        "error",
+        ("Record is corrupt (stored crc = {stored}) in topic partition {partition}.",),
+        "The broker was to append a batch to {partition} whose bytes do not have its checksum (stored {stored}).",
+        "After a line about invalid messages during a fetch, the batch is damaged on the disk of the leader. Else a "
+        "client sent it so. Or it changed on its way.",
+        "Appends nothing of the request.",
+        "After a line about a fetch, verify the partition on the disk of the leader. Else look at the client.",
+        ("crc-mismatch",),
+        ("kafkalog verify LEADER_LOG_DIR/{partition}",),
+    ),
     BrokerMessage(
         "broker.crc-mismatch",
         "error",
         (
             "is corrupt (stored crc = {stored}, computed crc = {computed})",
-            "Record is corrupt (stored crc = {stored}) in topic partition {partition}.",
             "Record is corrupt {reason}",
             "CRC is corrupt",
         ),
@@ -297,9 +309,8 @@ RECOVERY: Final = (
             "Recovering unflushed segment {segment} in log {partition}.",
             "Recovering unflushed segment {segment}",
         ),
-        "Segment {segment} of {partition} may not have been flushed before the crash: the broker reads it and "
-        "rebuilds its indexes.",
-        "This is normal after an unclean shutdown.",
+        "Segment {segment} of {partition} may not have been flushed: the broker reads it and rebuilds its indexes.",
+        "This is normal after an unclean shutdown, and for the metadata log at each start.",
         "Reads the whole segment. Lines about corruption follow if it truncates the log.",
         "Nothing needs to be done.",
         ("dir.unclean",),
@@ -350,12 +361,13 @@ RECOVERY: Final = (
             "Error while loading logs in {partition_dir} in {count}ms ({number}/{end} completed in {dir})",
             "Error while loading log dir {dir}",
         ),
-        "Not all partitions of {dir} could be loaded.",
+        "{path} could not be loaded.",
         "A line near this one names the cause.",
         "Continues or stops, as that line says.",
         "Look at the most severe of the other lines.",
         (),
         ("kafkalog preflight {dir}", "kafkalog recover {dir}"),
+        names_no_cause=True,
     ),
 )
 
@@ -423,11 +435,14 @@ FILES: Final = (
     BrokerMessage(
         "broker.checkpoint-start-reset",
         "error",
-        ("Error occurred while reading log-start-offset-checkpoint file of directory {dir}, resetting",),
+        (
+            "Error occurred while reading log-start-offset-checkpoint file of directory {dir}, resetting",
+            "Error occurred while reading log-start-offset-checkpoint file of directory {dir}",
+        ),
         "log-start-offset-checkpoint of {dir} could not be read: all partitions start at their first segment.",
         "A line is malformed, the count is wrong, or the disk fails: the line before shows which.",
-        "Release 4.x loads the partitions and then takes the whole directory offline, unless only a number was bad. "
-        "Consumers may see records again that a client had deleted.",
+        "From 1.0 on loads the partitions and then takes the whole directory offline, 3.1 and later not if only a "
+        "number was bad. Consumers may see records again that a client had deleted.",
         _TEXT_FILE
         + (" You may delete log-start-offset-checkpoint if no client deletes records and no topic is tiered."),
         ("checkpoint",),
@@ -441,12 +456,13 @@ FILES: Final = (
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}. Resetting",
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}",
             "Error occured while reading recovery-point-offset-checkpoint file of directory {dir}",  # up to 0.10.2
+            "Resetting the recovery checkpoint to {number}",  # a line of its own in 1.1
         ),
         "recovery-point-offset-checkpoint of {dir} could not be read: every segment counts as not flushed.",
         "A line is malformed, the count is wrong, or the disk fails: the line before shows which.",
         "After an unclean shutdown it recovers every segment of every partition, and at any damage deletes all "
-        "records after it. Releases 2.8 to 4.x then take the directory offline, 3.1 and later not if only a "
-        "number was bad.",
+        "records after it. From 1.0 on it then takes the directory offline, 3.1 and later not if only a number was "
+        "bad.",
         _TEXT_FILE,
         ("checkpoint", "dir.unclean"),
         ("kafkalog recover {dir}", "kafkalog dump --files {dir}/recovery-point-offset-checkpoint"),
@@ -456,7 +472,8 @@ FILES: Final = (
         "error",
         ("Error while reading checkpoint file {path}",),
         "{path} could not be read.",
-        "The lines after this one show the reason: a malformed line, a wrong count or version, or a failing disk.",
+        "The lines after this one show the reason: a malformed line, a wrong count or version, a failing disk, or too "
+        "many open files.",
         "From 1.0 on takes the log directory offline. If it is a leader-epoch-checkpoint, its partition is not loaded "
         "either.",
         _TEXT_FILE,
@@ -471,7 +488,8 @@ FILES: Final = (
             "Failed to access checkpoint file in dir {dir}",
         ),
         "cleaner-offset-checkpoint of {dir} could not be read or written.",
-        "A line near this one shows the reason: a malformed line, a wrong count or version, or a failing disk.",
+        "A line near this one shows the reason: a malformed line, a wrong count or version, a failing disk, or too "
+        "many open files.",
         "From 1.0 on takes the log directory offline.",
         _TEXT_FILE,
         ("checkpoint",),

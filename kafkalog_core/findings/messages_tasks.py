@@ -110,6 +110,50 @@ TASKS: Final = (
         (),
         ("kafkalog cluster {log_dir}",),
     ),
+    # ReplicaManager.applyLocalFollowersDelta, after the wordings of an offline directory
+    BrokerMessage(
+        "broker.follower-not-started",
+        "error",
+        (
+            "Unable to start fetching {partition} with topic ID {other} due to {reason}",
+            "Unable to start fetching {partition} with topic id {other} due to {reason}",
+        ),
+        "The broker could not open {partition}, which it was to follow: {reason}.",
+        _EXCEPTION,
+        "Counts the partition as failed, and fetches nothing of it.",
+        "Look at the exception, repair its cause, and start the broker again.",
+        (),
+        ("kafkalog verify {place}",),
+    ),
+    # SocketServer.Acceptor.openServerSocket
+    BrokerMessage(
+        "broker.port-not-bound",
+        "error",
+        ("Socket server failed to bind to {other}:{number}: {reason}",),
+        "The broker cannot listen at {other}:{number}: {reason}.",
+        "Another process listens at that port, as a broker that still runs; or the address is not one of this machine.",
+        "Does not start.",
+        "Find the process at that port and let it end, or correct listeners in server.properties.",
+        (),
+        ("fuser -v {number}/tcp",),
+    ),
+    # FutureUtils.waitWithLogging of BrokerServer.startup and ControllerServer.startup, DataPlaneAcceptor
+    BrokerMessage(
+        "broker.listener-failed",
+        "error",
+        (
+            "Received a fatal error while waiting for all of the SocketServer Acceptors to be started",
+            "Unable to start acceptor for {other}",
+            'Cannot invoke "java.nio.channels.ServerSocketChannel.close()"',  # 3.9
+        ),
+        "The broker could not open one of its listeners.",
+        _EXCEPTION,
+        "Does not start.",
+        "Look at the exception: kafkalog explain reads it too.",
+        (),
+        ("kafkalog preflight {log_dir}",),
+        names_no_cause=True,
+    ),
     # BrokerLifecycleManager.RegistrationTimeoutEvent, FutureUtils.waitWithLogging
     BrokerMessage(
         "broker.not-registered",
@@ -192,5 +236,42 @@ TASKS: Final = (
         "--ignore-formatted, which leaves those that have a meta.properties.",
         ("meta",),
         ("kafkalog dump --files {dir}/meta.properties",),
+    ),
+    # Exceptions of java.nio and java.io about a file that a path named
+    BrokerMessage(
+        "broker.file-gone",
+        "warning",
+        (
+            "NoSuchFileException: {path} -> {other}",
+            "NoSuchFileException: {path}",
+            "FileNotFoundException: {path} (No such file or directory)",
+        ),
+        "{path} is not there.",
+        "Somebody deleted it or its directory while the broker ran, as a service that cleans /tmp does. Or the broker "
+        "itself deleted it at that moment: with its topic, by retention, or in a truncation.",
+        "If it needs the file, takes the whole log directory offline: a line about that follows.",
+        "If the log directory is offline, find what deleted the file, and a copy of it, before you start the broker.",
+        (),
+        ("kafkalog preflight {log_dir}",),
+    ),
+    # Kafka.main, KafkaServer.startup, BrokerServer.startup, SharedServer.start, ProcessTerminatingFaultHandler
+    BrokerMessage(
+        "broker.startup-failed",
+        "error",
+        (
+            "Encountered fatal fault: Error starting LogManager",
+            "Encountered fatal fault: {reason}",
+            "Fatal error during {reason} startup. Prepare to shutdown",
+            "Exiting Kafka due to fatal exception",
+            "Exiting Kafka.",
+            "Got exception while starting SharedServer",
+        ),
+        "The broker stopped with a fatal error.",
+        "The lines before and after this one name the cause.",
+        "Stops. The shutdown may not be clean: the next start then recovers.",
+        "Read the first error before this line: it names the cause.",
+        ("dir.unclean",),
+        ("kafkalog preflight {log_dir}", "kafkalog recover {log_dir}"),
+        names_no_cause=True,
     ),
 )

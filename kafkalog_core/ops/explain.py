@@ -17,7 +17,7 @@ from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.findings.entries import ENTRY_DAMAGE
 from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.format.names import FileKind, parse_file_name
-from kafkalog_core.structs import Struct, field
+from kafkalog_core.structs import Struct, field, replace
 from kafkalog_core.text import names_near
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ _OF_LOG_DIR: Final = frozenset(
     }
 )
 _ON_WINDOWS: Final = re.compile(r"[A-Za-z]:\\")
+_LOG_DIRS: Final = re.compile(r"(?:^|\s)(?P<name>log\.dirs?|metadata\.log\.dir) = \[?(?P<dirs>.*?)\]?\s*$")
+"""A line of the settings that a broker logs at its start; 4.3 writes a list in brackets."""
+_NO_DIRS: Final = frozenset({"", "null"})
 _DIRS: Final = re.compile(r",\s*(?=/|[A-Za-z]:|\.)")
 _NOT_NAMED: Final = {
     "path": "a file",
@@ -85,7 +88,10 @@ class Entry(NamedTuple):
 
 
 class Heading(Struct):
-    """One message in a broker's log: its lines, and the values in the first of them."""
+    """One message in a broker's log: its lines, and the values in the first of them.
+
+    `log_dir`: the only log directory of the broker; None: it has several, or it is unknown.
+    """
 
     message: BrokerMessage
     first_line: int
@@ -95,6 +101,7 @@ class Heading(Struct):
     last_line: int = 0
     places: list[str] = field(default_factory=list)
     has_more_places: bool = False
+    log_dir: str | None = None
 
     def add(self, number: int, heard: Heard) -> None:
         """Count one more line."""
@@ -109,7 +116,7 @@ class Heading(Struct):
 
     def row(self) -> dict[str, object]:
         """Return the `broker_message` row."""
-        texts = texts_of(self.message, self.values)
+        texts = texts_of(self.message, self.values, self.log_dir)
         return {
             "name": self.message.name,
             "severity": self.message.severity,
@@ -132,6 +139,7 @@ class Digest:
         self.unknown = 0
         self.unknown_samples: list[tuple[int, str]] = []
         self._headings: dict[str, Heading] = {}
+        self._settings: dict[str, str] = {}
 
     def take(self, lines: Iterable[str]) -> Digest:
         """Read lines, of each at most 1 Mi characters, and return the digest itself."""
@@ -141,15 +149,45 @@ class Digest:
         return self
 
     def headings(self) -> list[Heading]:
-        """Return the messages, the most severe first, and those of one severity in the order of the log."""
+        """Return the messages, the most severe first, and those of one severity in the order of the log.
+
+        Those that name no cause come after the others of their severity. If the log shows a single log directory, it
+        is that of the messages that name none.
+        """
+        log_dir = self.log_dir
         return sorted(
-            self._headings.values(),
-            key=lambda heading: (SEVERITIES.index(heading.message.severity), heading.first_line),
+            (replace(heading, log_dir=log_dir) for heading in self._headings.values()),
+            key=lambda heading: (
+                SEVERITIES.index(heading.message.severity),
+                heading.message.names_no_cause,
+                heading.first_line,
+            ),
         )
+
+    @property
+    def log_dir(self) -> str | None:
+        """The only log directory that the log shows; None: there are several, or none."""
+        found = self._log_dirs()
+        return found.pop() if len(found) == 1 else None
+
+    def _log_dirs(self) -> set[str]:
+        """Return the log directories in the settings, or those that the lines name if there are no settings.
+
+        Every broker logs log.dir, which log.dirs replaces.
+        """
+        if not self._settings:
+            places = (places_of(heading.values).get("log_dir") for heading in self._headings.values())
+            return {path for path in places if path is not None}
+        named = (self._settings.get(name, "") for name in ("log.dirs", "log.dir"))
+        used = [next((each for each in named if each not in _NO_DIRS), ""), self._settings.get("metadata.log.dir", "")]
+        return {path for each in used if each not in _NO_DIRS for path in _DIRS.split(each)}
 
     def _take(self, line: str) -> None:
         found: dict[str, Heard] = {}
         for text in messages_in(line):
+            setting = _LOG_DIRS.search(text) if "log.dir" in text else None
+            if setting is not None:
+                self._settings[setting["name"]] = setting["dirs"]
             heard = hear(text)
             if heard is not None:
                 found.setdefault(heard.message.name, heard)
@@ -204,12 +242,18 @@ def near(word: str) -> list[str]:
     return names_near(word, entries(), count=_NEAR, least=0.5)
 
 
-def texts_of(message: BrokerMessage, values: dict[str, str]) -> dict[str, str]:
-    """Return the texts of a message about one line, with its values, quoted for a shell in the commands."""
+def texts_of(message: BrokerMessage, values: dict[str, str], log_dir: str | None = None) -> dict[str, str]:
+    """Return the texts of a message about one line, with its values, quoted for a shell in the commands.
+
+    `log_dir` is used in the commands if the line names no log directory.
+    """
     path = _path(values)
     named = values if path is None else {"path": path} | values
     filled = defaultdict(lambda: "?", _NOT_NAMED | named)
-    quoted = {name: shell_word(value) for name, value in (named | places_of(values)).items()}
+    places = places_of(values)
+    if log_dir is not None and "log_dir" not in places:
+        places = places_of(values | {"dir": log_dir}) | {"dir": log_dir}
+    quoted = {name: shell_word(value) for name, value in (named | places).items()}
     if "dirs" in values:
         quoted["dirs"] = " ".join(map(shell_word, _DIRS.split(values["dirs"])))
     in_commands = defaultdict(lambda: "...", {name: name.upper() for name in _IN_COMMANDS} | quoted)

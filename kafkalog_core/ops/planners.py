@@ -7,6 +7,7 @@ again, and applies the plan only if it has the changes that the file lists.
 from __future__ import annotations
 
 import os
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
@@ -14,7 +15,14 @@ from msgspec import to_builtins
 
 from kafkalog_core.command_lines import CommandLine, current_directory
 from kafkalog_core.errors import FieldError
-from kafkalog_core.findings.kinds import AS_BROKER, LEFT_BY_RECOVER, RECOVERS, REPAIRED
+from kafkalog_core.findings.kinds import (
+    AS_BROKER,
+    LEFT_BY_RECOVER,
+    RECOVER_WITH_OTHERS,
+    RECOVERS,
+    REPAIRED,
+    WRITE_TOPIC_ID,
+)
 from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
 from kafkalog_core.ops.repair.apply import journal_stage
 from kafkalog_core.ops.repair.context import target_dir
@@ -102,24 +110,27 @@ def make_plan(
 def _with_ways(command: str, report: PlanReport, request: PlanRequest) -> PlanReport:
     """Return a report whose findings and refusals name the log directories that their next commands need.
 
-    What recover leaves is not led back to recover: the command is the one that ends the log before it.
+    What recover leaves is not led back to recover: the command is the one that ends the log before it, or recover with
+    another log directory where this one alone does not show what is lost, and only one is named.
     """
     findings, refusals = report.findings, report.refusals
     if command == "recover":
-        findings, refusals = tuple(map(_beyond_recover, findings)), tuple(map(_beyond_recover, refusals))
+        beyond = partial(_beyond_recover, is_alone=len(request.target.named_dirs.paths) < 2)
+        findings, refusals = tuple(map(beyond, findings)), tuple(map(beyond, refusals))
     if all(each.next_step not in {*RECOVERS, AS_BROKER} for each in (*findings, *refusals)):
         return replace(report, findings=findings, refusals=refusals)
     with_dirs = request.context().with_dirs
     return replace(report, findings=tuple(map(with_dirs, findings)), refusals=tuple(map(with_dirs, refusals)))
 
 
-def _beyond_recover(finding: Finding) -> Finding:
+def _beyond_recover(finding: Finding, *, is_alone: bool) -> Finding:
     cure = None if finding.cure is None else finding.cure.replace(REPAIRED, LEFT_BY_RECOVER)
     if cure is not None and "kafkalog recover" in cure:
         cure = "Recover leaves it as it is."
-    if finding.next_step not in RECOVERS:
+    if finding.next_step not in RECOVERS or (is_alone and finding.next_step == RECOVER_WITH_OTHERS):
         return replace(finding, cure=cure)
-    return replace(finding, cure=cure, next_step=AS_BROKER if finding.code.startswith(_IN_LOGS) else None)
+    others = WRITE_TOPIC_ID if finding.code == "partition-metadata.no-id" else None
+    return replace(finding, cure=cure, next_step=AS_BROKER if finding.code.startswith(_IN_LOGS) else others)
 
 
 def plan_to_apply(

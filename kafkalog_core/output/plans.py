@@ -35,6 +35,7 @@ _DIRECTORY: Final = (
     Column("topic", "string", "of the directory; null at the top of a log directory"),
     Column("partition", "int32", "of the directory"),
 )
+_IS_RELEASE_CERTAIN: Final = Column("is_release_certain", "bool", "whether no other release fits, or the user named it")
 _RELEASE_EVIDENCE: Final = Column("release_evidence", "string", "the evidence for the release, one item per line")
 _SETTINGS: Final = Column("settings", "map", "settings in effect, by Kafka's names: each with its value and its origin")
 _NOW: Final = Column("now_ms", "int64", "the time that is used as now")
@@ -70,7 +71,7 @@ PLAN: Final = new_table(
     Column("needed_bytes", "int64", "bytes that are needed meanwhile, on all file systems together"),
     Column("free_bytes", "int64", "free bytes of the file system that has the least left over"),
     Column("release", "string", "release of Kafka whose rules are used; null: it makes no difference"),
-    Column("is_release_certain", "bool", "whether no other release fits, or the user named it"),
+    _IS_RELEASE_CERTAIN,
     _RELEASE_EVIDENCE,
     _assumptions("lost"),
     Column("obstacles", "string", "why it cannot be applied as things are, one per line; null: it can"),
@@ -238,6 +239,7 @@ COMPACTION: Final = new_table(
     Column("held_back_detail", "string", "one sentence: which segment, transaction or time, and what ends that"),
     Column("held_back_until_ms", "int64", "time from which that does not hold any more; null: not known"),
     Column("release", "string", "release of Kafka whose cleaner it is"),
+    _IS_RELEASE_CERTAIN,
     _RELEASE_EVIDENCE,
     _SETTINGS,
     _assumptions("dropped"),
@@ -406,6 +408,7 @@ ROLLING: Final = new_table(
     ),
     Column("reason", "string", "one sentence: the result, and its basis"),
     Column("release", "string", "release of Kafka whose rules are used"),
+    _IS_RELEASE_CERTAIN,
     _RELEASE_EVIDENCE,
     _SETTINGS,
     Column("segments_before", "int64", "existing segments"),

@@ -21,6 +21,7 @@ def partition(number: int = 0, **columns: object) -> Row:
         "held_back_by": "active-segment",
         "held_back_detail": "the active segment 900 is never cleaned; it rolls by segment.ms or segment.bytes",
         "release": "4.3.1",
+        "is_release_certain": True,
         "release_evidence": "meta.properties is of version 1",
         "settings": {
             "cleanup.policy": {"value": "compact", "origin": "cluster metadata log"},

@@ -100,16 +100,21 @@ def test_a_whole_log(tmp_path: Path, form: str) -> None:
     assert "Not recognised: 1 line" in result.stdout
 
 
+def test_an_unknown_line_leads_to_the_log_directory_that_the_log_shows() -> None:
+    result = explain(data=f"\tlog.dirs = /data 1\n{LINE}\nERROR nobody knows this\n".encode())
+    assert "is the cause: kafkalog preflight '/data 1'\n" in result.stdout
+
+
 @pytest.mark.parametrize("way", ["argument", "log", "stdin"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_message_in_every_layout(tmp_path: Path, way: str, layout: str) -> None:
-    """The texts and commands are those of the values that the broker wrote."""
+    """The texts and commands are those of the values that the broker wrote, which name one log directory."""
     for samples in SAMPLES:
         lines, expected = [], {}
         for name, message in BROKER_MESSAGES.items():
             text, values = written(message.wordings[0], samples)
             lines.append(LAYOUTS[layout](text))
-            expected[name] = texts_of(message, values)
+            expected[name] = texts_of(message, values, samples["dir"])
         data = "\n".join(lines)
         path = tmp_path / "server.log"
         path.write_text(data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len, set_cell_size
 
@@ -12,6 +12,8 @@ ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 LETTERS = st.sampled_from("aZ é~ßЖ漢字한😀\u0301\u0300\u200d\ufe0f❤👩x")
 
 
+@example(text="\U000e0000漢", room=1)  # a character of no width first, and room for the ellipsis only
+@example(text="\u0301ab", room=1)
 @given(text=st.text(LETTERS | st.characters(exclude_categories=["Cs", "Cc"]), max_size=40), room=st.integers(1, 30))
 def test_a_text_is_cut_as_rich_cuts_it(text: str, room: int) -> None:
     size = cell_len(text)

@@ -14,7 +14,7 @@ from tests.support.for_each import for_each
 
 NEXT_COMMANDS: Final = {code: kind.next_step for code, kind in FINDING_TYPES.items() if kind.next_step}
 TEMPLATES: Final = sorted({*NEXT_COMMANDS.values(), AS_BROKER, RECOVER})
-SHELL: Final = frozenset({"mv", "sed", "chown", "chmod", "findmnt"})
+SHELL: Final = frozenset({"mv", "sed", "chown", "chmod", "findmnt", "printf"})
 PATH: Final = "/disk 1/orders-0/00000000000000000000.log"
 
 NO_COMMAND: Final = {
@@ -45,7 +45,6 @@ NO_COMMAND: Final = {
     "dir.metadata-elsewhere": "whether disks or the settings are wrong is the user's choice",
     "epochs.remote-unknown": "the file is on other replicas, or its content in another topic",
     "epochs.cut": "a refusal about a file that another finding is about",
-    "partition-metadata.several-ids": "which of the ids is right is known to the cluster alone",
     "reindex.index-full": "the value of the setting is the user's choice",
     "reindex.over-limit": "the value of the option is the user's choice",
     "start.limit": "the limits of the machine are the user's choice",

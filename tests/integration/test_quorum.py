@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 _RELEASES = [("4.3.1", False), ("4.4.0", False), ("4.3.1", True), ("3.6.2", True)]
 _BATCH_HEADER = 61
+_FETCH_TIMEOUT = "controller.quorum.fetch.timeout.ms"
 
 
 def _libs(release: str) -> Path:
@@ -191,14 +192,18 @@ def test_brokers_that_have_more_than_the_survivor(tmp_path: Path) -> None:
 def test_why_the_epoch_is_a_new_one(tmp_path: Path) -> None:
     """With a batch in the epoch of the last record, a broker that is ahead keeps another record at the same offset."""
     with cluster(_libs("4.3.1"), tmp_path, brokers=(4,)) as nodes:
+        for node in nodes.values():  # nobody starts an election while one of them is dead, or the machine is busy
+            node.configure({_FETCH_TIMEOUT: "300000"})
         start_all(nodes)
-        survivor, ahead = nodes[1], nodes[4]
+        leader, ahead = quorums.leader_of(nodes), nodes[4]
+        survivor = next(node for number, node in nodes.items() if number not in {leader, 4})
         wait_for(lambda: len(_batches(survivor)) > 10, "no records")
         survivor.kill()
         wait_for(lambda: max(_batches(ahead)) > max(_batches(survivor)) + 4, "the broker is not ahead")
         _kill(*nodes.values())
         disk = read_quorum_disk(str(survivor.metadata_dir))
-        own = tuple(voter for voter in disk.reading.image.voters if voter.voter_id == 1)
+        assert quorums.leader_of({4: ahead}) == leader  # which wrote all of them, in one epoch
+        own = tuple(voter for voter in disk.reading.image.voters if voter.voter_id == survivor.number)
         batch = encode_quorum_batch(
             [KRaftVoters(version=0, voters=own)],
             base_offset=disk.end.offset,
@@ -208,9 +213,10 @@ def test_why_the_epoch_is_a_new_one(tmp_path: Path) -> None:
         with max(survivor.metadata_dir.glob("*.log")).open("ab") as log:
             log.write(batch)
         _start_alone(survivor)
-        ahead.configure(ahead.quorum_setting([1]))
+        ahead.configure(ahead.quorum_setting([survivor.number]) | {_FETCH_TIMEOUT: "6000"})
         ahead.start()
-        assert f"Truncated to offset {disk.end.offset + 1} from Fetch response from leader 1" in ahead.output
+        truncated = f"Truncated to offset {disk.end.offset + 1} from Fetch response from leader {survivor.number}"
+        assert truncated in ahead.output
         _kill(survivor, ahead)
         assert _batches(survivor)[disk.end.offset] == batch != _batches(ahead)[disk.end.offset]
 
@@ -231,7 +237,7 @@ def test_several_survivors_and_records_that_were_never_committed(tmp_path: Path)
     """Of two disks the leader's is the longest: it has one topic more. The other node joins without its log."""
     with cluster(_libs("4.3.1"), tmp_path) as nodes:
         for node in nodes.values():  # while the others are stopped, the leader does not resign, and fences no broker
-            node.configure({"controller.quorum.fetch.timeout.ms": "300000", "broker.session.timeout.ms": "300000"})
+            node.configure({_FETCH_TIMEOUT: "300000", "broker.session.timeout.ms": "300000"})
         start_all(nodes)
         fill(nodes[1])
         _wait_until_copied(nodes.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -33,10 +34,10 @@ UNKNOWN_TYPE: Final = struct.pack(">h", 99)
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
-def is_refused(broker: Broker, topic: str) -> bool:
+def is_refused(broker: Broker, topic: str, value: bytes = b"refused") -> bool:
     """Whether the broker refuses a record."""
     with suppress(Exception):
-        asyncio.run(asyncio.wait_for(produce(broker, topic, b"refused"), 5))
+        asyncio.run(asyncio.wait_for(produce(broker, topic, value), 5))
         return False
     return True
 
@@ -76,6 +77,18 @@ def test_a_file_of_the_name_of_a_new_segment(own_broker: Broker) -> None:
     assert f"Newly rolled segment file {planted} already exists; deleting it first" in broker.output
     assert b"planted" not in planted.read_bytes()
     assert [each.value for each in asyncio.run(clients.read_all(broker, TOPIC))][2] == b"c" * 600
+
+
+def test_a_partition_directory_that_is_deleted_under_the_broker(own_broker: Broker) -> None:
+    """The next roll fails, and takes the log directory offline, which is the only one."""
+    broker = own_broker
+    asyncio.run(clients.create_topic(broker, TOPIC, SMALL))
+    asyncio.run(produce(broker, TOPIC, bytes(600)))
+    shutil.rmtree(broker.partition_dir(TOPIC))
+    assert is_refused(broker, TOPIC, bytes(600))
+    asyncio.run(until(broker, f"Shutdown broker because all log dirs in {broker.log_dir} have failed"))
+    index = broker.partition_dir(TOPIC) / f"{0:020d}.index"
+    assert f"java.io.FileNotFoundException: {index} (No such file or directory)" in broker.output
 
 
 def test_an_index_without_room_for_an_entry(own_broker: Broker) -> None:

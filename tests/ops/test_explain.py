@@ -248,6 +248,37 @@ def test_a_digest_says_each_message_once_the_most_severe_first() -> None:
     assert first.row()["codes"] == ", ".join(first.message.codes)
 
 
+FAILED_START = (
+    "ERROR o.a.k.s.f.ProcessTerminatingFaultHandler - Encountered fatal fault: Error starting LogManager",
+    'java.lang.NumberFormatException: For input string: "x"',
+)
+"""As 4.3.1 wrote them for a leader-epoch-checkpoint with a line `x y`: no line names a directory."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (("\tlog.dir = /tmp/kafka-logs", "\tlog.dirs = /d 1", "\tmetadata.log.dir = null"), "'/d 1'"),
+        (("\tcordoned.log.dirs = []", "\tlog.dir = [/tmp/kafka-logs]", "\tlog.dirs = [/d]"), "/d"),  # 4.3
+        (("\tlog.dir = /tmp/kafka-logs", "\tlog.dirs = null"), "/tmp/kafka-logs"),  # noqa: S108
+        (("\tlog.dirs = [/d, /e]",), "LOG_DIR"),
+        (("\tlog.dirs = /d", "\tmetadata.log.dir = /m"), "LOG_DIR"),
+        (("INFO Loading logs.",), "LOG_DIR"),
+        (("WARN Stopping serving logs in dir /d",), "/d"),
+        (("WARN Stopping serving logs in dir /d", "WARN Error while loading log dir /e"), "LOG_DIR"),
+    ],
+)
+def test_the_commands_have_the_only_log_directory_of_the_log(settings: tuple[str, ...], named: str) -> None:
+    headings = Digest().take([*settings, *FAILED_START]).headings()
+    [commands] = [heading.row()["commands"] for heading in headings if heading.message.name == "broker.bad-file-name"]
+    assert commands == f"kafkalog preflight {named}\nkafkalog recover {named}"
+
+
+def test_a_line_that_names_the_cause_comes_before_those_that_do_not() -> None:
+    names = [heading.message.name for heading in Digest().take(FAILED_START).headings()]
+    assert names == ["broker.bad-file-name", "broker.startup-failed"]
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_a_line(text: str) -> None:
     digest = Digest().take([text, text * 200])

@@ -239,6 +239,7 @@ def head_row(task: CompactTask, state: str, reason: str) -> Row:
         "reason": reason,
         "would_run": False,
         "release": str(task.context.release),
+        "is_release_certain": task.context.guess.is_certain,
         "release_evidence": "\n".join(task.context.guess.evidence),
         "settings": _settings(task),
         "now_ms": task.options.now_ms,

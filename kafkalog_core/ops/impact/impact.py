@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.format.names import TopicPartition
+    from kafkalog_core.kafka.sim.evidence import ReleaseGuess
     from kafkalog_core.ops.planners import StoredPlan
     from kafkalog_core.progress import Progress
 
@@ -74,7 +75,7 @@ class Impacts(Struct, frozen=True, kw_only=True):
     Args:
         impacts: for each group and partition, those that ask for a decision first.
         cause: what changes the logs, a noun phrase.
-        release: by whose rules a start was simulated; None: none was.
+        guess: the release by whose rules a start was simulated; None: none was.
         problems: places that cannot be read, where commits may be missing: a sentence each.
         doubts: why the broker may not start at all: a sentence each.
         clock: by which release, setting and time offsets expire; None: unknown.
@@ -82,7 +83,7 @@ class Impacts(Struct, frozen=True, kw_only=True):
 
     impacts: tuple[Impact, ...]
     cause: str
-    release: str | None = None
+    guess: ReleaseGuess | None = None
     problems: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     clock: str | None = None
@@ -160,7 +161,7 @@ class _Comparison:
         return Impacts(
             impacts=tuple(found),
             cause=self._cause(),
-            release=self._release(),
+            guess=self._guess(),
             problems=tuple(self._problems),
             doubts=tuple(doubt for logs in self._started for doubt in logs.doubts),
             clock=clock,
@@ -268,8 +269,9 @@ class _Comparison:
         bounds = {bound for commit in commits for bound in bounds_of(commit, now, after)}
         old = self._count(now, bounds)
         new = old if _is_same(now, after) else self._count(after, bounds)
+        others = [] if self._replica else [logs.now(place) for logs in self._copies(place)[1:]]
         for commit in commits:
-            yield impact_on(commit, now, after, old, new)
+            yield impact_on(commit, now, after, old, new, others)
 
     def _count(self, log: Log, bounds: set[int]) -> Counted:
         is_committed = self._request.isolation == "read_committed"
@@ -292,8 +294,8 @@ class _Comparison:
         """The directories on which a start is simulated."""
         return [*self._planned.values(), *self._replica] or self._now
 
-    def _release(self) -> str | None:
-        found = Counter(str(each.guess.release) for each in self._started)
+    def _guess(self) -> ReleaseGuess | None:
+        found = Counter(each.guess for each in self._started)
         return found.most_common(1)[0][0] if found else None
 
 

@@ -10,6 +10,8 @@ from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of, moment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafkalog_core.format.names import TopicPartition
     from kafkalog_core.kafka.sim.consumer_positions import ConsumerPosition
     from kafkalog_core.ops.impact.counting import Counted, Span
@@ -135,7 +137,9 @@ def bounds_of(commit: Commit, now: Log, after: Log) -> set[int]:
     return found
 
 
-def impact_on(commit: Commit, now: Log, after: Log, before_count: Counted, after_count: Counted) -> Impact:
+def impact_on(
+    commit: Commit, now: Log, after: Log, before_count: Counted, after_count: Counted, others: Iterable[Log] = ()
+) -> Impact:
     """Return what becomes of a group in a partition.
 
     Args:
@@ -144,12 +148,31 @@ def impact_on(commit: Commit, now: Log, after: Log, before_count: Counted, after
         after: the log afterwards.
         before_count: the records of the log as it is, between the bounds.
         after_count: those afterwards.
+        others: other copies of the log, from which the group may have read.
     """
     problem = after.problem or now.problem
     if problem is not None:
         return Impact(commit=commit, effect="unknown", path=after.path, detail=f"{problem}.")
     position = _position(commit, after)
-    return _Assessment(commit, now, after, before_count, after_count, position).impact()
+    impact = _Assessment(commit, now, after, before_count, after_count, position).impact()
+    return _in_doubt(impact, after, others)
+
+
+def _in_doubt(impact: Impact, after: Log, others: Iterable[Log]) -> Impact:
+    """Return the impact; unknown where another copy has other records, and no leader epoch shows which were read.
+
+    Of two copies that differ after an unclean election either may have led when the group committed.
+    """
+    left = impact.commit.after
+    if left is None or left.leader_epoch >= 0:
+        return impact
+    forks = [(fork, each.path) for each in others if (fork := _fork(each, after)) is not None and fork < left.offset]
+    if not forks:
+        return impact
+    fork, path = min(forks)
+    effect: Effect = "unknown" if impact.effect == "unchanged" else impact.effect
+    detail = f"{impact.detail} {_DOUBT.format(path=path, fork=fork, offset=left.offset)}"
+    return replace(impact, effect=effect, detail=detail)
 
 
 def _fork(now: Log, after: Log) -> int | None:
@@ -184,13 +207,15 @@ class _Assessment:
         self._read_to = commit.offset
         self._fork = _fork(now, after)
         self._shared_end = after.end_offset if self._fork is None else self._fork
-        # Of the log afterwards, the group has read nothing from there on
-        self._known_to = self._read_to if self._fork is None else min(self._read_to, self._fork)
+        # Of the log afterwards, the group has read nothing from there on: the epochs of the two copies show that, or
+        # the epoch of the commit, which ended there
+        others = [each for each in (self._fork, position.truncated_to) if each is not None]
+        self._known_to = min((self._read_to, *others))
 
     def impact(self) -> Impact:
         """Return the result."""
         unread = self._old.between(max(self._read_to, self._now.start_offset))
-        kept = self._new.between(max(self._read_to, self._after.start_offset))
+        kept = self._new.between(max(self._known_to, self._after.start_offset))
         same = self._new.between(max(self._read_to, self._after.start_offset), self._shared_end)
         lost = max(0, unread.records - same.records)
         resume, position = self._position.offset, self._position
@@ -288,7 +313,7 @@ class _Assessment:
         else:
             why = f"Its offset {offset:,} is beyond the end of the log, {after.end_offset:,}: {_RANGE}"
         again = self._new.between(after.start_offset, self._known_to).records
-        unread = self._new.between(max(offset, after.start_offset)).records
+        unread = self._new.between(max(self._known_to, after.start_offset)).records
         earliest = f"earliest goes back to {after.start_offset:,} and reads {count_of(again, 'record')} again"
         if self._position.range == "below-start":
             earliest = f"earliest goes on at {after.start_offset:,}"
@@ -360,6 +385,10 @@ def with_expiry(impact: Impact, expires_ms: int | None, now_ms: int) -> Impact:
 _EXPIRED: Final = (
     " This offset has expired at {}: the coordinator deletes it at its next check unless the group is in use again "
     "before that, and then auto.offset.reset decides."
+)
+_DOUBT: Final = (
+    "{path} has other records from offset {fork:,} on, and the commit of {offset:,} has no leader epoch: it is unknown "
+    "whether the group has read those or the ones of this log."
 )
 _RANGE: Final = "the fetch fails, and auto.offset.reset decides"
 _PENDING: Final = " An open transaction is to commit another offset of this partition, which counts if it is committed."

@@ -489,6 +489,7 @@ class _Play:
             "state": self._state(),
             "reason": self._reason(),
             "release": str(guess.release),
+            "is_release_certain": guess.is_certain,
             "release_evidence": "\n".join(guess.evidence),
             "settings": self._settings(),
             "segments_before": len(partition.segments),

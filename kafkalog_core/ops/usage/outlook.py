@@ -63,7 +63,7 @@ def _forecasts(
     first one: it holds all partitions.
     """
     forecaster, request = RetentionForecaster(target, wanted), RetainRequest(target=target, wanted=wanted)
-    result.release = forecaster.context.release
+    result.guess = forecaster.context.guess
     refusals: list[RefusedError | None] = []
     for task in forecaster.view_tasks():
         progress.advance(0)

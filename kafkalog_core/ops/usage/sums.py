@@ -11,7 +11,7 @@ from kafkalog_core.structs import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.sim.evidence import ReleaseGuess
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.retain.forecaster import RetainForecast
     from kafkalog_core.ops.usage.disk_items import DiskItem, ItemKind
@@ -140,7 +140,7 @@ class DirUsage(Struct, kw_only=True):
         assumptions: assumed values because of which retention would delete.
         unknown: why the settings by which it deletes nothing are unknown, a sentence each.
         now_ms: the time that counts as now for retention; None: no forecast was asked for.
-        release: whose rules the forecast follows.
+        guess: the release whose rules the forecast follows.
         retention_problem: why nothing of retention is known; None: it is, or no forecast was asked for.
     """
 
@@ -157,7 +157,7 @@ class DirUsage(Struct, kw_only=True):
     assumptions: tuple[Assumption, ...] = ()
     unknown: tuple[str, ...] = ()
     now_ms: int | None = None
-    release: Release | None = None
+    guess: ReleaseGuess | None = None
     retention_problem: str | None = None
 
     @property

@@ -288,6 +288,32 @@ def test_other_records_at_the_same_offsets_are_not_read_again(tmp_path: Path) ->
     assert "so it reads 2 records again" in row["detail"]
 
 
+def test_of_copies_that_differ_only_a_leader_epoch_shows_which_was_read(tmp_path: Path) -> None:
+    """As real brokers leave them after an unclean election: epoch 2 has offsets 0 to 149 in one, 0 to 99 in others."""
+    disks = [tmp_path / f"broker-{number}" for number in (1, 2, 3)]
+    for disk in disks:
+        shutil.copytree(_DEMO.parent / "replicas" / disk.name, disk)
+    topic = "rep.diverged"
+    commits = [
+        commit_record("below", topic, 0, 90),
+        commit_record("no-epoch", topic, 0, 120),
+        commit_record("of-4", topic, 0, 120, 4),
+        commit_record("of-2", topic, 0, 140, 2),
+        commit_record("beyond", topic, 0, 140),
+    ]
+    write_commits(disks[0] / "__consumer_offsets-0", commits)
+    rows = impacts(*disks)
+    effects = {name: rows[name, topic, 0]["effect"] for name in ("below", "no-epoch", "of-4", "of-2", "beyond")}
+    known = {"below": "unchanged", "of-4": "unchanged", "of-2": "reset", "beyond": "reset"}
+    assert effects == known | {"no-epoch": "unknown"}
+    for name in ("no-epoch", "beyond"):
+        assert "has other records from offset 100 on" in rows[name, topic, 0]["detail"]
+    # It has read offsets 0 to 99 of both, and 100 to 139 of the copy that is not kept.
+    row = rows["of-2", topic, 0]
+    assert (row["earliest_repeated"], row["latest_skipped"]) == (100, 35)
+    assert "earliest goes back to 0 and reads 100 records again; latest goes on at 135 and skips 35" in row["detail"]
+
+
 def test_damage_that_stays_is_named(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     write_broker(disk)
