@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import found
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, DOES_NOT_START, START_ACTIONS
 from kafkalog_core.findings.kinds import UNLESS_RECOVERED
 from kafkalog_core.findings.logs import DAMAGE_REASONS, LOG_DAMAGE, ZERO_TAIL
@@ -21,7 +22,7 @@ from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.batch_places import GO_BACK
 from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.sim.start.outcome import Outcome, Start
-from kafkalog_core.kafka.sim.start.replay import SegmentReads
+from kafkalog_core.kafka.sim.start.replay import SegmentReads, end_of_log
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.findings.broker_actions import StartAction
     from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.rules.rule_table import OffsetSearch
     from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.sim.start.replay import EndOfLog
     from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblem
     from kafkalog_core.ops.verify.verdict import PartitionVerdict
 
@@ -43,6 +46,8 @@ __all__ = [
     "DamagePlace",
     "Starts",
     "damage_places",
+    "end_after_clean",
+    "end_findings",
     "snapshot_damage",
     "with_broker_actions",
 ]
@@ -510,3 +515,41 @@ def snapshot_damage(finding: Finding) -> Finding:
     if finding.code not in DAMAGE_REASONS:
         return finding
     return replace(finding, broker_action=SNAPSHOT_ACTION, cure=SNAPSHOT_CURE)
+
+
+# --- the end of the log -----------------------------------------------------------------------------------------------
+def end_after_clean(verdict: PartitionVerdict, search: OffsetSearch) -> EndOfLog | None:
+    """Return the log end offset that a broker assumes after a clean shutdown; None: unknown, or of 0.7.
+
+    It reads the last segment from the last index entry on (`LogSegment.readNextOffset`), and headers alone, as the
+    simulated start does: the last offset of a batch with a wrong size counts.
+
+    Args:
+        verdict: of a partition whose last segment is damaged.
+        search: how the release looks up an offset.
+    """
+    try:
+        partition = read_partition(verdict.path)
+        if partition.format == "v07":  # its log ends at the end of its file: there is no offset index
+            return None
+        segment = partition.segments[-1]
+        log = segment.files[0]
+        return end_of_log(log.path, segment.size_bytes, segment.base_offset, segment.index, search=search)
+    except (StorageError, IndexError):  # reported with the partition
+        return None
+
+
+def end_findings(verdict: PartitionVerdict, end: EndOfLog, *, is_reported: bool) -> Iterator[Finding]:
+    """Yield that damage or an index makes the log end offset another one after a clean shutdown, or unreadable.
+
+    is_reported: whether a finding about the damage already reports that the broker may not start.
+    """
+    path = verdict.segments[-1].path
+    place = {"topic": verdict.topic, "partition": verdict.partition}
+    if end.obstacle is not None:
+        if not is_reported:
+            position, why = end.obstacle.position, end.obstacle.reason
+            yield found("log.end-unreadable", path, position=position, why=why, **place)  # type: ignore[arg-type]
+    elif end.is_lost and (verdict.log_end_offset or 0) > end.offset:
+        last = (verdict.log_end_offset or 0) - 1
+        yield found("log.end-hidden", path, offset=end.offset, last=last, **place)  # type: ignore[arg-type]

@@ -31,11 +31,10 @@ from kafkalog_core.kafka.sim.logdir.bounds import read_extent
 from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
 from kafkalog_core.kafka.sim.logdir.top_findings import file_findings, listed_findings, unformatted
 from kafkalog_core.kafka.sim.start.outcome import STOPS
-from kafkalog_core.kafka.sim.start.replay import end_of_log
 from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblem
 from kafkalog_core.ops.repair.context import DirContext, TargetDir, guess_release
 from kafkalog_core.ops.repair.undo import scope_of
-from kafkalog_core.ops.verify.broker_action import Starts, with_broker_actions
+from kafkalog_core.ops.verify.broker_action import Starts, end_after_clean, end_findings, with_broker_actions
 from kafkalog_core.ops.verify.client_reads import with_consumers
 from kafkalog_core.ops.verify.companions import (
     OWNERSHIP_CODES,
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import TopicPartition
-    from kafkalog_core.kafka.rules.rule_table import OffsetSearch
     from kafkalog_core.kafka.sim.cluster import BrokerAssignments
     from kafkalog_core.kafka.sim.logdir.text_files import PlacedLine
     from kafkalog_core.ops.verify.offsets_past_end import LogEnd
@@ -209,14 +207,7 @@ class LogDirs:
         findings = [*with_broker_actions(verdict, starts, context)]
         is_served = place.name.state is DirectoryState.CURRENT and place.name.topic != METADATA_TOPIC
         if broker_dir is not None and broker_dir.log_dir.is_broker_dir and is_served and _is_measured(verdict):
-            start, end = verdict.log_start_offset, verdict.log_end_offset
-            is_end_sure = not (verdict.segments and verdict.segments[-1].damage)
-            findings += check_partition_offsets(broker_dir, place.name, place.path, start, end, is_end_sure=is_end_sure)
-            if context.is_clean and verdict.segments and verdict.segments[-1].damage:
-                stops = any(map(_stops_at_tail, findings))
-                findings += _end_findings(
-                    verdict, rules_of(self._dir_context(broker_dir).release).search, is_reported=stops
-                )
+            findings = self._with_offset_findings(verdict, broker_dir, place, findings)
         if broker_dir is not None:
             is_without_id = bool(is_served and context.is_kraft and verdict.metadata is None)
             findings = [self._of_release(finding, broker_dir, is_without_id=is_without_id) for finding in findings]
@@ -233,6 +224,22 @@ class LogDirs:
             findings += empty_batch_findings(verdict)
             findings += quorum_findings(verdict)
         return replace(verdict, findings=tuple(_without_missing(findings)))
+
+    def _with_offset_findings(
+        self, verdict: PartitionVerdict, broker_dir: BrokerDir, place: PartitionPath, findings: list[Finding]
+    ) -> list[Finding]:
+        """Return the findings with those about the log end offset that the broker finds, and the checkpoints of it."""
+        start, end = verdict.log_start_offset, verdict.log_end_offset
+        is_end_sure = not (verdict.segments and verdict.segments[-1].damage)
+        if broker_dir.context(place.name).is_clean and not is_end_sure:
+            found_end = end_after_clean(verdict, rules_of(self._dir_context(broker_dir).release).search)
+            if found_end is not None and end is not None and found_end.offset > end:
+                end = found_end.offset
+                findings = [each for each in findings if not _is_within(each, end)]
+            elif found_end is not None:
+                findings += end_findings(verdict, found_end, is_reported=any(map(_stops_at_tail, findings)))
+        offsets = check_partition_offsets(broker_dir, place.name, place.path, start, end, is_end_sure=is_end_sure)
+        return [*findings, *offsets]
 
     def _starts(self, broker_dir: BrokerDir | None, place: PartitionPath) -> Starts:
         """Return the next start of a broker on a partition; its release and settings are read when it is asked."""
@@ -538,34 +545,10 @@ class LogDirs:
         return "; " + ", ".join(f"{count:,} of them in {directory}" for directory, count in counts.items())
 
 
-def _end_findings(verdict: PartitionVerdict, search: OffsetSearch, *, is_reported: bool) -> Iterator[Finding]:
-    """Yield which log end offset a broker assumes after a clean shutdown, if damage or an index makes it another one.
-
-    It reads the last segment from the last index entry on (`LogSegment.readNextOffset`), and headers alone, as the
-    simulated start does.
-
-    Args:
-        verdict: of a partition whose last segment is damaged.
-        search: how the release looks up an offset.
-        is_reported: whether a finding about the damage already reports that the broker may not start.
-    """
-    try:
-        partition = read_partition(verdict.path)
-        if partition.format == "v07":  # its log ends at the end of its file: there is no offset index
-            return
-        segment = partition.segments[-1]
-        log = segment.files[0]
-        end = end_of_log(log.path, segment.size_bytes, segment.base_offset, segment.index, search=search)
-    except (StorageError, IndexError):  # reported with the partition
-        return
-    place = {"topic": verdict.topic, "partition": verdict.partition}
-    if end.obstacle is not None:
-        if not is_reported:
-            position, why = end.obstacle.position, end.obstacle.reason
-            yield found("log.end-unreadable", log.path, position=position, why=why, **place)  # type: ignore[arg-type]
-    elif end.is_lost and (verdict.log_end_offset or 0) > end.offset:
-        last = (verdict.log_end_offset or 0) - 1
-        yield found("log.end-hidden", log.path, offset=end.offset, last=last, **place)  # type: ignore[arg-type]
+def _is_within(finding: Finding, end: int) -> bool:
+    """Return whether it says that an offset is after the end of the log, which it is not for the broker."""
+    code, offset = finding.code, finding.offset
+    return code in {"snapshot.beyond-end", "epochs.beyond-end"} and offset is not None and offset <= end
 
 
 def _is_reported(problem: LoadProblem, findings: Iterable[Finding]) -> bool:

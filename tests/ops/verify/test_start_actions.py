@@ -231,6 +231,18 @@ def test_a_transaction_index_whose_first_wrong_entry_has_it_built_again(tmp_path
     assert action(root, "txnindex.bad-version").startswith("Does not start")
 
 
+def test_the_end_after_a_clean_stop_is_that_of_the_broker(tmp_path: Path) -> None:
+    """Seen of 4.3.1 (seed 9108 of 10-rolls): the last offset of a batch whose size is 14 counts."""
+    last = build.batch_v2([build.Record(offset=3, timestamp_ms=1_700_000_016_800, value=b"n" * 60)])
+    root = disk(tmp_path, {0: [(0, 2)], 3: [last[:8] + (14).to_bytes(4, "big") + last[12:]]}, is_clean=True)
+    write_tops(root, is_clean=True, recovery=[("t", 0, 4)], watermarks=[("t", 0, 4)])
+    (root / "t-0" / f"{4:020}.snapshot").write_bytes(build.snapshot([]))
+    request = VerifyRequest(targets=tuple(resolve([str(root)])), now_ms=NOW_MS)
+    found = {one.code for verdict in verify(request) for one in verdict.findings}
+    assert "log.bad-length" in found
+    assert not {code for code in found if code.endswith((".beyond-end", ".not-at-end", ".below-end"))}
+
+
 # --- offsets that go back ---------------------------------------------------------------------------------------------
 def test_no_file_is_wrong_by_a_batch_whose_offset_is(tmp_path: Path) -> None:
     """Seen of 4.3.1 (seed 8171): the start builds the same time index, and gives epoch 0 the same end."""
