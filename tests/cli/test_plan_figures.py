@@ -379,6 +379,7 @@ def test_rolls() -> None:
             | figures
             | {
                 "state": "predicted",
+                "is_release_certain": False,  # no file names it, and several fit
                 "segments_before": len(spans),
                 "segments_after": len(spans),
                 "segments_at_most": None,
@@ -460,6 +461,7 @@ def test_compaction(log_dir: Path) -> None:
         | tombstones
         | {
             "state": "cleanable",
+            "is_release_certain": False,
             "would_run": True,
             "held_back_by": "active-segment",
             "held_back_until_ms": None,
