@@ -379,7 +379,7 @@ def test_rolls() -> None:
             | figures
             | {
                 "state": "predicted",
-                "is_release_certain": False,  # no file names it, and several fit
+                "is_release_certain": True,  # its node registered with a level that 4.3 alone has
                 "segments_before": len(spans),
                 "segments_after": len(spans),
                 "segments_at_most": None,
@@ -461,7 +461,7 @@ def test_compaction(log_dir: Path) -> None:
         | tombstones
         | {
             "state": "cleanable",
-            "is_release_certain": False,
+            "is_release_certain": True,
             "would_run": True,
             "held_back_by": "active-segment",
             "held_back_until_ms": None,
