@@ -34,6 +34,11 @@ _COUNTED: Final = {
     "cluster_broker": "broker",
 }
 _PARTITION: Final = "cluster_partition"
+_STRAY: Final = (
+    "Unless another controller has these records, a broker renames the partitions of these topics to -stray at its "
+    "next start (before 3.7 it deletes them)"
+)
+"""LogManager.isStrayReplica, as for `dir.not-assigned`."""
 _NAMED_OF_PARTITION: Final = frozenset(("replicas", "leader_epoch"))
 """Leaders and ISRs change all the time, and a controller that starts elects and fences again."""
 
@@ -101,7 +106,10 @@ def measure_losses(
     if loss.first_offset is not None:  # else no record follows
         end = max(kept, loss.first_offset)
         before, after = (read_image(partition.path, until=until).image for until in (EVERYTHING, Until(offset=end - 1)))
-        lost = [*loss_sentences(before, after, loss_rows(before, after))]
+        rows = loss_rows(before, after)
+        lost = [*loss_sentences(before, after, rows)]
+        if any((row["kind"], row["change"]) == ("cluster_topic", "removed") for row in rows):
+            lost.append(_STRAY)
     return (replace(loss, why=". ".join(lost) or "Nothing of the cluster is lost by name"),)
 
 

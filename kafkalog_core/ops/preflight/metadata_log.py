@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.kafka.rules.rule_table import rules_of
 from kafkalog_core.kafka.sim.cluster import DirectoryOwners, read_assignments, read_topic_id
 from kafkalog_core.kafka.sim.metadata_log import read_image
 from kafkalog_core.storage.paths import is_directory
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from kafkalog_core.kafka.sim.cluster import BrokerAssignments
+    from kafkalog_core.kafka.sim.metadata_log import MetadataReading
     from kafkalog_core.kafka.sim.start.disk import Fate, LoadedPartition
     from kafkalog_core.ops.repair.context import DirContext
 
@@ -43,7 +45,9 @@ class MetadataLog:
 
     def fate(self, part: LoadedPartition, fate: Fate) -> Fate:
         """Return the fate of a partition, given that which it has if the broker keeps it."""
-        return "unknown" if fate == "loaded" and part.place.path in self._unassigned else fate
+        if fate != "loaded" or part.place.path not in self._unassigned:
+            return fate
+        return "stray" if self._is_last_copy else "unknown"
 
     def doubts(self, codes: Collection[str]) -> Iterator[str]:
         """Yield what is unknown, each as a sentence without a full stop.
@@ -57,7 +61,7 @@ class MetadataLog:
                 "none of these log directories has the metadata log, so what it assigns to the broker is unknown; if "
                 "no other controller has it either, the broker waits without end"
             )
-        if self._unassigned:
+        if self._unassigned and not self._is_last_copy:
             yield (
                 f"{self._path} is damaged, and the part before that does not assign "
                 f"{count_of(len(self._unassigned), 'partition')} to the broker, which it renames to -stray unless "
@@ -77,9 +81,7 @@ class MetadataLog:
 
         A node recovers its metadata log at each start and truncates it there (`KafkaRaftLog.createLog`).
         """
-        damaged = None if self._path is None else read_assignments(self._path, damaged=True, named=self._named)
-        cluster = None if damaged is None else read_image(damaged.path, stops_at_damage=True)
-        nodes = {each.broker_dir.node_id for each in self._contexts if each.broker_dir is not None} - {None}
+        cluster, nodes = self._left, self._nodes
         if cluster is None or len(nodes) != 1:
             return frozenset()
         found = set()
@@ -92,6 +94,27 @@ class MetadataLog:
             if nodes.isdisjoint(map(str, replicas)):
                 found.add(place.path)
         return frozenset(found)
+
+    @cached_property
+    def _left(self) -> MetadataReading | None:
+        """A damaged metadata log up to its damage; None: it is whole, or not here."""
+        damaged = None if self._path is None else read_assignments(self._path, damaged=True, named=self._named)
+        return None if damaged is None else read_image(damaged.path, stops_at_damage=True)
+
+    @property
+    def _nodes(self) -> set[str]:
+        nodes = {each.broker_dir.node_id for each in self._contexts if each.broker_dir is not None}
+        return {node for node in nodes if node is not None}
+
+    @property
+    def _is_last_copy(self) -> bool:
+        """Whether this node is the only controller, so that nobody has the rest, and the start renames strays."""
+        image = None if self._left is None else self._left.image
+        if image is None or not rules_of(self._contexts[0].release).renames_strays:
+            return False
+        change = () if image.leader_change is None else image.leader_change.voters
+        voters = {str(voter.voter_id) for voter in image.voters or change}
+        return bool(voters) and voters == self._nodes
 
     @cached_property
     def _known(self) -> BrokerAssignments | None:

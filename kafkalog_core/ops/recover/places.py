@@ -180,7 +180,7 @@ def _placed(
                 part if _is_inside_run(hole, number) else _without_copy(segments, segment, part)
                 for number, part in enumerate(hole.parts)
             ]
-            for part, first, last, source in _shares(hole, low, high):
+            for part, first, last, source in _shares(hole, low, high, most=segment.base_offset + MAX_INT32):
                 yield DamagedPlace(
                     segment=segment,
                     start=part.start,
@@ -304,7 +304,7 @@ def _highest(segment: Segment, after: Neighbour | None, next_base: int | None, *
 
 
 def _shares(
-    hole: AdjacentPlaces, low: int, high: int | None
+    hole: AdjacentPlaces, low: int, high: int | None, *, most: int
 ) -> Iterator[tuple[PlaceBytes, int | None, int | None, OffsetSource]]:
     """Yield the places of a hole, each with its first and last offset: those that no header names get what is left.
 
@@ -314,11 +314,12 @@ def _shares(
         hole: damaged places that follow each other.
         low: the lowest offset that can be lost.
         high: the highest one; None: unknown, as nothing follows.
+        most: the highest one that an index of the segment can hold.
     """
     waiting: list[PlaceBytes] = []
     for number, part in enumerate(hole.parts):
         span = _span(part, low, high, [each.header for each in hole.parts[number + 1 :]])
-        if span is None:
+        if span is None or span[1] > most:
             waiting.append(part)
             continue
         yield from _left_over(waiting, low, span[0] - 1)

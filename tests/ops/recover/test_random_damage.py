@@ -78,3 +78,14 @@ def test_nothing_that_is_whole_is_lost(data: st.DataObject) -> None:
             for excised in [next((each for each in excision.segments if each.segment.base_offset == base), None)]
         )
         assert all(batch in new for batch in whole)
+
+
+def test_a_damaged_offset_that_no_index_can_hold_is_not_believed() -> None:
+    """The last batch of a log, whose first bytes name an offset too far from its segment: that is not where it was."""
+    segments = {0: [batch_of(2, "none", 0, 1)], 2: [batch_of(2, "none", 2, 3)]}
+    with TemporaryDirectory() as directory:
+        written = write_batches(Path(directory), segments)
+        written.log(2).write_bytes(bytes((0, 0, 0, 1, 0, 0, 0, 0, 1)) + written.log(2).read_bytes()[9:])
+        excision = excision_of(written.partition)
+        assert not excision.left
+        assert (excision.problem, excision.still_truncates) == (None, None)
