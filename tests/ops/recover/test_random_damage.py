@@ -82,7 +82,7 @@ def test_nothing_that_is_whole_is_lost(data: st.DataObject) -> None:
 
 def test_a_damaged_offset_that_no_index_can_hold_is_not_believed() -> None:
     """The last batch of a log, whose first bytes name an offset too far from its segment: that is not where it was."""
-    segments = {0: [batch_of(2, "none", 0, 1)], 2: [batch_of(2, "none", 2, 3)]}
+    segments = {0: [batch_of(2, build.NONE, 0, 1)], 2: [batch_of(2, build.NONE, 2, 3)]}
     with TemporaryDirectory() as directory:
         written = write_batches(Path(directory), segments)
         written.log(2).write_bytes(bytes((0, 0, 0, 1, 0, 0, 0, 0, 1)) + written.log(2).read_bytes()[9:])
