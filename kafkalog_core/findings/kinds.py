@@ -20,6 +20,7 @@ __all__ = [
     "MARK_OF_ALL",
     "MOVE_DIRECTORY",
     "MOVE_FILE",
+    "MOVE_PARTITION",
     "RAISE_LIMIT",
     "RECOVER",
     "RECOVERS",
@@ -208,6 +209,7 @@ AT_OFFSET: Final = "kafkalog truncate {{parent}} --to-offset {offset}"
 """To be formatted with the offset first."""
 START_LATER: Final = "kafkalog verify {parent} --kafka 2.0"
 MOVE_FILE: Final = "mv -n -- {file} {above}/.."
+MOVE_PARTITION: Final = "mv -n -- {parent} {above}/.."
 MOVE_DIRECTORY: Final = "mv -n -- {file} {parent}/.."
 DUMP_RECORDS: Final = "kafkalog dump {file} --records --resync"
 DUMP_BATCHES: Final = "kafkalog dump {file} --batches"

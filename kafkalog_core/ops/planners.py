@@ -18,11 +18,13 @@ from kafkalog_core.errors import FieldError
 from kafkalog_core.findings.kinds import (
     AS_BROKER,
     LEFT_BY_RECOVER,
+    MOVE_PARTITION,
     RECOVER_WITH_OTHERS,
     RECOVERS,
     REPAIRED,
     WRITE_TOPIC_ID,
 )
+from kafkalog_core.format.names import DirectoryState, parse_directory_name
 from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
 from kafkalog_core.ops.repair.apply import journal_stage
 from kafkalog_core.ops.repair.context import target_dir
@@ -72,6 +74,7 @@ PLANNERS: Final = {
 """The planner of each command that repairs, imported when it is used."""
 _SOURCE_BYTES: Final = {"compact": "kafkalog_core.ops.compact.planning:compacted_bytes"}
 """Commands whose new content takes long to compute, and the function that returns the size of its source in bytes."""
+_ASIDE: Final = frozenset({DirectoryState.DELETE, DirectoryState.STRAY})
 _IN_LOGS: Final = ("log.", "batch.", "record.", "segment.", "txn.", "reindex.")
 """Findings about the content of logs."""
 _GROWTH: Final = 3
@@ -127,6 +130,10 @@ def _beyond_recover(finding: Finding, *, is_alone: bool) -> Finding:
     cure = None if finding.cure is None else finding.cure.replace(REPAIRED, LEFT_BY_RECOVER)
     if cure is not None and "kafkalog recover" in cure:
         cure = "Recover leaves it as it is."
+    state = parse_directory_name(os.path.basename(os.path.dirname(finding.path))).state
+    if state in _ASIDE and finding.severity == "error" and finding.code.startswith("partition-metadata."):
+        cure = "Recover leaves it as it is. No broker serves the directory: move it out of the log directory."
+        return replace(finding, cure=cure, next_step=MOVE_PARTITION)
     if finding.next_step not in RECOVERS or (is_alone and finding.next_step == RECOVER_WITH_OTHERS):
         return replace(finding, cure=cure)
     others = WRITE_TOPIC_ID if finding.code == "partition-metadata.no-id" else None

@@ -57,3 +57,17 @@ def test_a_topic_id_of_no_disk_is_written_as_the_broker_writes_it(
     topic_id = old.decode().rpartition(" ")[2].strip()
     subprocess.run(plan["next_command"].replace("TOPIC_ID", topic_id), shell=True, check=True)  # noqa: S602
     assert lost.read_bytes() == old
+
+
+def test_a_directory_that_waits_for_its_deletion_is_moved_out(tmp_path: Path) -> None:
+    """4.3.1 does not start with it, and starts after the command: seed 9309 of 08-internal-4.3.1."""
+    home = tmp_path / "kafka"
+    shutil.copytree(DEMO, home)
+    aside = home / f"{_PARTITION}.{'0' * 32}-delete"
+    shutil.copytree(home / _PARTITION, aside)
+    (aside / "partition.metadata").write_text("version: 0\n")
+    result = walking.invoke(f"kafkalog recover --kafka 4.3 {home}")
+    found = {row["code"]: row for row in walking.rows_of(result.stdout) if row["type"] == "finding"}
+    subprocess.run(found["partition-metadata.too-short"]["next_command"], shell=True, check=True)  # noqa: S602
+    assert (tmp_path / aside.name).is_dir()
+    assert not aside.exists()
