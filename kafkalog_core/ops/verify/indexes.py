@@ -25,6 +25,7 @@ from kafkalog_core.storage.access import code_of_error
 from kafkalog_core.storage.framing import used_bytes
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.paths import is_object
+from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source, UnreadableError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.layout import Layout
     from kafkalog_core.ops.verify.request import SegmentCheck
     from kafkalog_core.storage.listing import FileInfo
-    from kafkalog_core.storage.scan import Damage, Run
+    from kafkalog_core.storage.scan import Damage
 
 __all__ = ["CODES", "WINDOW_ENTRIES", "EntryWindows", "OffsetIndexCheck", "TimeIndexCheck", "describe", "report_zeros"]
 
@@ -198,8 +199,8 @@ _HELD: Final[dict[int, Callable[[list[int], bool], str]]] = {
 }
 
 
-_MISSED: Final = frozenset({c.FAULT_GAP, c.FAULT_REACH, c.FAULT_BEYOND})
-"""Faults of an entry whose offset is not found where it is looked for."""
+_MISSED: Final = frozenset({c.FAULT_GAP, c.FAULT_BEYOND})
+"""Faults of a time index entry whose offset is not found where it is looked for."""
 SPARSE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of log without an entry that no index interval and no append explains."""
 _SMALL_BYTES: Final = 64 * 1024
@@ -335,9 +336,10 @@ class _IndexCheck(ABC):
         task, state = self._task, self._state
         size = self.layout.size
         has_room = task.is_last and windows.used < windows.count
-        # the merge reads both in one direction: an offset that is not found may be in a batch after one that is higher
-        unknown = _MISSED if self._goes_back else ()
-        for fault in (each for each in self._faults if each[c.F_CODE] not in unknown):
+        for fault in self._faults:
+            is_missed = self.is_time and self._goes_back and fault[c.F_CODE] in _MISSED
+            if is_missed and self._holds(fault[c.F_SECOND]):
+                continue
             code = f"{self.subject}.{CODES[fault[c.F_CODE]]}"
             offset = fault[c.F_SECOND if self.is_time else c.F_FIRST]
             is_stale = has_room and fault[c.F_SLOT] > state[c.I_GOOD] and self._may_be_old(fault)
@@ -364,6 +366,19 @@ class _IndexCheck(ABC):
                 size_bytes=windows.partial_bytes,
                 problem=f"{windows.partial_bytes} bytes follow its {windows.count} entries of {size} bytes",
             )
+
+    def _holds(self, offset: int) -> bool:
+        """Return whether a batch has an offset, which may be after a batch with higher ones, where it is not found."""
+        log = self._task.segment.log
+        if log is None:
+            return False
+        with suppress(StorageError), Source.open(log.path) as source:
+            for item in scan(source, base_offset=None, options=ScanOptions(resync=True)):
+                if isinstance(item, Run):
+                    ends = (item.batches.column("base_offset"), item.batches.column("last_offset"))
+                    if any(first <= offset <= last for first, last in zip(*ends, strict=True)):
+                        return True
+        return False
 
     def _may_be_old(self, fault: list[int]) -> bool:
         """Return whether an entry may be left from a longer log: no batch fits in at the last position."""
