@@ -152,7 +152,7 @@ RUNNING: Final = (
         "A consumer or a follower could not read {partition}.",
         "A batch is damaged, or an index points into the middle of a batch, at the requested offset.",
         "Answers with an error.",
-        "Verify the partition on the leader. A reader that stops there continues after a seek past the batch.",
+        "Verify the partition on the leader.",
         ("crc-mismatch", "bad-length", "index"),
         ("kafkalog recover {log_dir}", "kafkalog verify {place}"),
     ),

@@ -37,9 +37,8 @@ _RECOVERED: Final = (
 _SERVED: Final = "Does not decode the records of a batch with a good checksum: it serves the batch."
 _CLEANER: Final = "The log cleaner stops at it."
 _SKIP: Final = (
-    "See what can be read: kafkalog dump --records --resync. A consumer that stops there continues after a seek past "
-    "the batch, which skips all of its records. To take the batch out of the log: kafkalog excise. The checksum is "
-    "good, so the batch was written this way. Retention deletes it in time, unless the topic is compacted."
+    "See what can be read: kafkalog dump --records --resync. To take the batch out of the log: kafkalog excise. The "
+    "checksum is good, so the batch was written this way. Retention deletes it in time, unless the topic is compacted."
 )
 _NOTHING: Final = "Nothing needs to be done."
 _IN_BATCH: Final = "In the batch at byte {position}, which ends at offset {last}: {detail}."

@@ -472,7 +472,7 @@ DIRECTORIES: Final = (
         "{path} could not be renamed to {other} atomically.",
         "The file is no longer there: its partition is being deleted, a recovery that truncates the log has deleted "
         "the producer snapshot already, or somebody deleted the file. Or the target is a directory with files.",
-        "Tries once more. If that fails too, a later line says so, unless the file was to be deleted.",
+        "Tries once more. If that fails too, a later line says so.",
         "Nothing needs to be done, if no error follows.",
         ("dir.future-beside-current",),
         ("kafkalog verify {log_dir}",),

@@ -185,7 +185,7 @@ PRODUCERS: Final = {
     "snapshot.corrupt": FindingType(
         "error",
         "A broker cannot read it: {problem}.",
-        "Deletes it and uses the snapshot before it, from which it reads the log again.",
+        "Deletes it, and reads the log again from a snapshot before it, or from its start.",
         "Nothing needs to be done while an older snapshot or the whole log exists.",
         "The producer snapshot is too short, has another version than 1, or its stored checksum is not the checksum "
         "of its bytes.",

@@ -113,7 +113,7 @@ def _gunzip(payload: Buffer, _magic: int, limit_bytes: int) -> Buffer:
                 return inflated
         return _members(memoryview(payload), limit_bytes)
     except ZLIB.error as error:
-        raise FieldError(f"not a gzip stream: {error}") from error
+        raise FieldError(f"damaged stream: {error}") from error
 
 
 def _members(payload: memoryview, limit_bytes: int) -> bytearray:

@@ -26,7 +26,7 @@ _KEEPS: Final = (
     *("Takes offset", "Takes the offset here", "Hides the records"),
 )
 _REMOVES: Final = (
-    *("Deletes it.", "Deletes it at its next start.", "Deletes it and uses", "Completes the swap"),
+    *("Deletes it.", "Deletes it at its next start.", "Deletes it, and reads", "Completes the swap"),
     *("Removes the entry at its next start", "Writes it again"),
 )
 _LEAVES: Final = ("Does not read it at its next start",)

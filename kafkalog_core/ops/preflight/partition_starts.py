@@ -89,7 +89,7 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
             segments has less; None: none are.
         recovery_bytes: bytes that recovery reads.
         records: number of records before the start, as far as headers count them.
-        last_offset: the last offset before the start; None: unknown, or none.
+        last_offset: the last offset in the last segment before the start; None: unknown, or none.
         fate: what becomes of it.
         silent: findings about what the start neither repairs nor notices.
     """
@@ -139,7 +139,9 @@ class PartitionStart(Struct, frozen=True, kw_only=True):
     def hidden_offsets(self) -> int:
         """Offsets after the log end offset that the broker finds; it assigns them again where it serves the log."""
         result = self.result
-        if result is None or self.fate != "loaded" or not result.is_end_lost or self.last_offset is None:
+        if result is None or self.fate != "loaded" or self.last_offset is None:
+            return 0
+        if self.is_truncated and not result.is_end_lost:  # what is after the end is lost, not hidden
             return 0
         return max(0, self.last_offset + 1 - result.end_offset)
 

@@ -427,7 +427,7 @@ class _Reader:
         verdict = self._verdicts.get(start.place.path)
         if verdict is None:
             return start
-        last = max((each.last_offset for each in verdict.segments if each.last_offset is not None), default=None)
+        last = verdict.segments[-1].last_offset if verdict.segments else None
         records = sum(segment.records for segment in verdict.segments)
         return with_findings(replace(start, records=records, last_offset=last), verdict.findings)
 

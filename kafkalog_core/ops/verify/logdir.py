@@ -237,7 +237,12 @@ class LogDirs:
                 end = found_end.offset
                 findings = [each for each in findings if not _is_within(each, end)]
             elif found_end is not None:
-                findings += end_findings(verdict, found_end, is_reported=any(map(_stops_at_tail, findings)))
+                findings += end_findings(
+                    verdict,
+                    found_end,
+                    is_reported=any(map(_stops_at_tail, findings)),
+                    is_told=any(_TAKEN in (each.broker_action or "") for each in findings),
+                )
         offsets = check_partition_offsets(broker_dir, place.name, place.path, start, end, is_end_sure=is_end_sure)
         return [*findings, *offsets]
 
@@ -543,6 +548,9 @@ class LogDirs:
         if len(keys) == 1:
             return f"; there is one in {next(iter(counts))}"
         return "; " + ", ".join(f"{count:,} of them in {directory}" for directory, count in counts.items())
+
+
+_TAKEN: Final = "as the log end offset"
 
 
 def _is_within(finding: Finding, end: int) -> bool:

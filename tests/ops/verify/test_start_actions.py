@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.engine.targets import resolve
+from kafkalog_core.ops.preflight.preflight import PreflightRequest, preflight
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
@@ -244,6 +245,19 @@ def test_the_end_after_a_clean_stop_is_that_of_the_broker(tmp_path: Path) -> Non
     found = {one.code for verdict in verify(request) for one in verdict.findings}
     assert "log.bad-length" in found
     assert not {code for code in found if code.endswith((".beyond-end", ".not-at-end", ".below-end"))}
+
+
+def test_records_after_a_batch_of_a_wrong_length_are_hidden(tmp_path: Path) -> None:
+    """Seen of 4.3.1: no client gets the last batch, and the next one that is produced gets its offsets again."""
+    wrong = batch(2, 3)
+    longer = wrong[:8] + (int.from_bytes(wrong[8:12], "big") + 7).to_bytes(4, "big") + wrong[12:]
+    root = disk(tmp_path, {0: [(0, 1), longer, (4, 5)]}, is_clean=True)
+    (root / "t-0" / f"{0:020}.index").write_bytes(b"")  # else its entry leads past the batch
+    write_tops(root, is_clean=True, recovery=[("t", 0, 6)], watermarks=[("t", 0, 6)])
+    (root / "t-0" / f"{6:020}.snapshot").write_bytes(build.snapshot([]))
+    assert action(root, "log.end-hidden").startswith("Hides the records from that offset on")
+    request = PreflightRequest(targets=tuple(resolve([str(root)])), now_ms=NOW_MS)
+    assert "2 offsets of t-0 are assigned again" in preflight(request).verdict
 
 
 # --- offsets that go back ---------------------------------------------------------------------------------------------
