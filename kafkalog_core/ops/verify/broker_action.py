@@ -539,14 +539,14 @@ def end_after_clean(verdict: PartitionVerdict, search: OffsetSearch) -> EndOfLog
         return None
 
 
-def end_findings(verdict: PartitionVerdict, end: EndOfLog, *, is_reported: bool, is_told: bool) -> Iterator[Finding]:
+def end_findings(verdict: PartitionVerdict, end: EndOfLog, *, is_reported: bool, is_named: bool) -> Iterator[Finding]:
     """Yield that damage or an index makes the log end offset another one after a clean shutdown, or unreadable.
 
     Args:
         verdict: of a partition whose last segment is damaged.
         end: as the broker finds it.
         is_reported: whether a finding about the damage already reports that the broker may not start.
-        is_told: whether one already names the log end offset that the broker takes.
+        is_named: whether one already names the log end offset that the broker takes.
     """
     path = verdict.segments[-1].path
     place = {"topic": verdict.topic, "partition": verdict.partition}
@@ -554,6 +554,6 @@ def end_findings(verdict: PartitionVerdict, end: EndOfLog, *, is_reported: bool,
         if not is_reported:
             position, why = end.obstacle.position, end.obstacle.reason
             yield found("log.end-unreadable", path, position=position, why=why, **place)  # type: ignore[arg-type]
-    elif (verdict.log_end_offset or 0) > end.offset and (end.is_lost or not is_told):
+    elif (verdict.log_end_offset or 0) > end.offset and (end.is_lost or not is_named):
         last = (verdict.log_end_offset or 0) - 1
         yield found("log.end-hidden", path, offset=end.offset, last=last, **place)  # type: ignore[arg-type]

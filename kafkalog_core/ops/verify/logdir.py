@@ -241,7 +241,7 @@ class LogDirs:
                     verdict,
                     found_end,
                     is_reported=any(map(_stops_at_tail, findings)),
-                    is_told=any(_TAKEN in (each.broker_action or "") for each in findings),
+                    is_named=any(_TAKEN in (each.broker_action or "") for each in findings),
                 )
         offsets = check_partition_offsets(broker_dir, place.name, place.path, start, end, is_end_sure=is_end_sure)
         return [*findings, *offsets]
