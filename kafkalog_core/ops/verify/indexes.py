@@ -29,7 +29,7 @@ from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source, UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkalog_core.findings.catalog import Sink
     from kafkalog_core.format.layout import Layout
@@ -336,9 +336,10 @@ class _IndexCheck(ABC):
         task, state = self._task, self._state
         size = self.layout.size
         has_room = task.is_last and windows.used < windows.count
+        missed = [each[c.F_SECOND] for each in self._faults if self.is_time and each[c.F_CODE] in _MISSED]
+        held = self._held(missed) if missed and self._goes_back else frozenset()
         for fault in self._faults:
-            is_missed = self.is_time and self._goes_back and fault[c.F_CODE] in _MISSED
-            if is_missed and self._holds(fault[c.F_SECOND]):
+            if fault[c.F_CODE] in _MISSED and fault[c.F_SECOND] in held:
                 continue
             code = f"{self.subject}.{CODES[fault[c.F_CODE]]}"
             offset = fault[c.F_SECOND if self.is_time else c.F_FIRST]
@@ -367,18 +368,21 @@ class _IndexCheck(ABC):
                 problem=f"{windows.partial_bytes} bytes follow its {windows.count} entries of {size} bytes",
             )
 
-    def _holds(self, offset: int) -> bool:
-        """Return whether a batch has an offset, which may be after a batch with higher ones, where it is not found."""
-        log = self._task.segment.log
+    def _held(self, offsets: Iterable[int]) -> frozenset[int]:
+        """Return which offsets a batch has: it may be after one with higher offsets, where it is not looked for."""
+        log, found = self._task.segment.log, set[int]()
         if log is None:
-            return False
+            return frozenset()
         with suppress(StorageError), Source.open(log.path) as source:
             for item in scan(source, base_offset=None, options=ScanOptions(resync=True)):
                 if isinstance(item, Run):
-                    ends = (item.batches.column("base_offset"), item.batches.column("last_offset"))
-                    if any(first <= offset <= last for first, last in zip(*ends, strict=True)):
-                        return True
-        return False
+                    ends = [*map(item.batches.column, ("base_offset", "last_offset"))]
+                    found |= {
+                        each
+                        for each in offsets
+                        if any(first <= each <= last for first, last in zip(*ends, strict=True))
+                    }
+        return frozenset(found)
 
     def _may_be_old(self, fault: list[int]) -> bool:
         """Return whether an entry may be left from a longer log: no batch fits in at the last position."""
