@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.sim.metadata_log import MetadataReading
     from kafkalog_core.kafka.sim.start.disk import Fate, LoadedPartition
     from kafkalog_core.ops.repair.context import DirContext
+    from kafkalog_core.topics.cluster_image import ClusterImage
 
 __all__ = ["MetadataLog"]
 
@@ -112,8 +113,7 @@ class MetadataLog:
         image = None if self._left is None else self._left.image
         if image is None or not rules_of(self._contexts[0].release).renames_strays:
             return False
-        change = () if image.leader_change is None else image.leader_change.voters
-        voters = {str(voter.voter_id) for voter in image.voters or change}
+        voters = set(map(str, _voters(image)))
         return bool(voters) and voters == self._nodes
 
     @cached_property
@@ -134,6 +134,10 @@ class MetadataLog:
         """Whether the controllers are others than this node alone, by the leader's last record of its voters."""
         if self._known is None:
             return False
-        image = self._known.cluster.image
-        change = () if image.leader_change is None else image.leader_change.voters
-        return any(voter.voter_id != self._known.node_id for voter in image.voters or change)
+        return any(voter != self._known.node_id for voter in _voters(self._known.cluster.image))
+
+
+def _voters(image: ClusterImage) -> set[int]:
+    """Return the ids of the controllers: of the records of voters, or of the leader's last record of its voters."""
+    change = () if image.leader_change is None else image.leader_change.voters
+    return {voter.voter_id for voter in image.voters or change}

@@ -263,12 +263,12 @@ def check_epochs(
             continue
         behind = offsets[at + 1] if at + 1 < len(offsets) else None
         said = offsets[at]
+        last = min(start.offset, end) if is_compacted else end  # an offset above the end is wrong itself
         if said > start.offset:
             # LeaderEpochFileCache.endOffsetFor: only a request of an earlier epoch gets the start of the first one
             code = "epochs.late-first" if at == 0 and start is starts[0] else "epochs.wrong-start"
             sink.add(code, text.path, offset=start.offset, epoch=start.epoch, said=said)
-        last = min(start.offset, end) if is_compacted else end  # an offset above the end is wrong itself
-        if said <= start.offset and behind is not None and behind <= last:
+        elif behind is not None and behind <= last:
             following = epochs[at + 1]
             sink.add("epochs.early-start", text.path, offset=last, epoch=following, said=behind, before=start.epoch)
     add_before_start(text, start_offset, sink, is_clean=is_clean)
