@@ -33,7 +33,7 @@ CANNOT_READ: Final = BrokerMessage(
     "The batch is damaged on the disk of the leader. The exception after the line has its offset and the reason.",
     "Serves the batch again at each fetch.",
     "Verify the partition on the disk of the leader, and run kafkalog recover there before consumers seek past the "
-    "batch: a seek skips all of its records.",
+    "batch, which skips what they have not read of it.",
     ("crc-mismatch",),
     ("kafkalog verify LEADER_LOG_DIR/{partition}",),
 )
